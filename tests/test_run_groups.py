@@ -11,6 +11,7 @@ import polars as pl
 import pytest
 
 import programs
+import rank_folders
 import stepscope
 import tiny
 from stepscope.cli import main
@@ -344,3 +345,38 @@ def test_a_capture_says_which_process_made_it(tmp_path: Path) -> None:
     output = captures.Capture(tmp_path / "a.capture", {}).header
     again = captures.Capture(tmp_path / "b.capture", {}).header
     assert output["process"] == again["process"] and output["parent"] == again["parent"] > 0
+
+
+def test_ranks_in_a_folder_for_each_node_are_one_run(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    for rank in range(4):
+        store.write(rank_folders.trace(rank, 4, own_ns=500_000), tmp_path / "job" / f"node{rank // 2}" / f"rank{rank}")
+    assert answers(tmp_path / "job", capsys) == [0, 1, 2, 3]
+
+
+@pytest.mark.parametrize("ranks", [(0, 1, 0, 1), (0, 1, 1, 2)])
+def test_folders_that_both_have_a_rank_are_two_runs(ranks: tuple[int, ...], tmp_path: Path) -> None:
+    for at, rank in enumerate(ranks):
+        store.write(rank_folders.trace(rank, 4, own_ns=500_000), tmp_path / "jobs" / f"run{at // 2}" / f"rank{rank}")
+    assert [run.header["ranks"] for run in RunList([tmp_path / "jobs"]).scan()] == [list(ranks[:2]), list(ranks[2:])]
+
+
+def test_folders_of_complete_jobs_are_runs_of_their_own(tmp_path: Path) -> None:
+    for rank in range(4):
+        store.write(rank_folders.trace(rank, 2, own_ns=500_000), tmp_path / "jobs" / f"run{rank // 2}" / f"rank{rank}")
+    assert len(RunList([tmp_path / "jobs"]).scan()) == 2
+
+
+def test_a_rank_beyond_the_size_of_the_job_is_named_with_the_ranks_that_are_missing(tmp_path: Path) -> None:
+    for rank in (0, 1, 5):
+        store.write(rank_folders.trace(rank, 2, own_ns=500_000), tmp_path / "job" / f"rank{rank}")
+    trace = stepscope.open(tmp_path / "job")
+    assert trace.ranks()["state"].to_list() == ["recorded", "recorded", "missing", "missing", "missing", "recorded"]
+    (problem,) = trace.problems.collect().iter_rows(named=True)
+    assert (problem["rank"], problem["what"]) == (5, "the recordings say that the job has 2 ranks, but there is a recording of rank 5")
+
+
+def test_two_recordings_of_a_rank_are_both_named(tmp_path: Path) -> None:
+    for folder, rank in (("", 0), ("", 1), ("again", 1)):
+        store.write(rank_folders.trace(rank, 2, own_ns=500_000), tmp_path / "job" / folder / f"rank{rank}")
+    with pytest.raises(DataError, match=r"two recordings of rank 1: \S+/job/rank1 and \S+/job/again/rank1; open one of them"):
+        stepscope.open(tmp_path / "job")

@@ -29,7 +29,7 @@ export function Summary({ ranks, figures, slow }: { ranks: Table; figures: Table
         {number(ranks.rows - gone)}
         <span class="u"> / {number(ranks.rows)}</span>
       </Tile>
-      <Tile label={t.ownTile} context={fill(t.ownContext, { count: number(own.length) })}>
+      <Tile label={t.ownTile} context={t.ownContext}>
         <Time ns={usual} why={t.ownMissing} />
       </Tile>
       <Tile label={t.spreadTile} context={t.spreadContext}>

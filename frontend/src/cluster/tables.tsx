@@ -83,7 +83,7 @@ export function RankTable({ places, by }: { places: Table; by: Grouping }) {
       key: name,
       label: name.toUpperCase(),
       as: "count",
-      width: "46px",
+      width: places.rows > 1000 ? "58px" : "46px",
     })),
     { key: "step_ns", label: t.step_ns },
     { key: "own_ns", label: t.own_ns, bar: true, width: "minmax(130px, 1.4fr)" },
@@ -102,7 +102,7 @@ export function RankTable({ places, by }: { places: Table; by: Grouping }) {
     { key: "device_clock", label: t.clock, as: "count", hide: true },
     { key: "clock_offset_ns", label: t.offset, hide: true },
     { key: "clock_uncertainty_ns", label: t.uncertainty, hide: true },
-    { key: "slow_ranks", label: t.slowRanks, width: "70px" },
+    { key: "slow_ranks", label: t.slowRanks, width: "70px", hide: by === "rank" },
     { key: "cause", label: t.cause, as: "value" },
   ];
   return (

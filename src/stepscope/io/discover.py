@@ -143,7 +143,7 @@ def _groups(sources: list[Source]) -> Iterator[Group]:
         else:
             by_pattern.setdefault(_pattern(source.path), []).append(source)
     single: list[Source] = []
-    for pattern, members in _join_compressed(by_pattern).items():
+    for pattern, members in _join_nodes(_join_compressed(by_pattern)).items():
         if len({rank_in_name(source.path) for source in members}) == len(members) > 1:
             yield Group(_recordings(members), pattern)
         else:
@@ -183,6 +183,38 @@ def _join_compressed(by_pattern: dict[str, list[Source]]) -> dict[str, list[Sour
         join = None not in ranks and len(set(ranks)) == len(ranks)
         joined.setdefault(plain if join else pattern, []).extend(sources)
     return joined
+
+
+def _join_nodes(by_pattern: dict[str, list[Source]]) -> dict[str, list[Source]]:
+    """Ranks of one job in a folder for each node, node0/rank0 and node1/rank8: no rank twice, and all of them, or sizes that agree.
+
+    Folders of two jobs would both have a rank 0.
+    """
+    by_parent: dict[str, list[str]] = {}
+    for pattern in by_pattern:
+        parts = Path(pattern).parts
+        at = next((place for place, part in enumerate(parts) if "rank*" in part), 0)
+        if at > 1:
+            by_parent.setdefault(str(Path(*parts[: at - 1], *parts[at:])), []).append(pattern)
+    joined = dict(by_pattern)
+    for parent, patterns in by_parent.items():
+        members = [source for pattern in patterns for source in by_pattern[pattern]]
+        if len(patterns) > 1 and parent not in by_pattern and _is_one_job(members, [len(by_pattern[pattern]) for pattern in patterns]):
+            for pattern in patterns:
+                del joined[pattern]
+            joined[parent] = sorted(members, key=lambda source: rank_in_name(source.path) or 0)
+    return joined
+
+
+def _is_one_job(members: list[Source], counts: list[int]) -> bool:
+    ranks = {rank_in_name(source.path) for source in members}
+    if len(ranks) != len(members) or None in ranks:
+        return False
+    sizes = {header(source).get("world_size") for source in members}
+    size = sizes.pop() if len(sizes) == 1 else None
+    if isinstance(size, int):
+        return max(counts) < size and max(rank for rank in ranks if rank is not None) < size
+    return min(counts) > 1 and not sizes and ranks == set(range(len(members)))
 
 
 def rank_in_name(path: Path) -> int | None:

@@ -3,6 +3,7 @@
 import os
 from collections.abc import Iterable
 from pathlib import Path
+from typing import Any
 
 from stepscope import readers
 from stepscope.errors import DataError, UnknownFormatError, UsageError
@@ -12,6 +13,7 @@ from stepscope.io.discover import Group, Recording, Source, rank_in_name
 from stepscope.io.host_names import with_host
 from stepscope.io.open_source import SourceOpener
 from stepscope.io.sources import find_sources, known_formats
+from stepscope.model import units
 from stepscope.model.steps import step_choice
 from stepscope.model.steps.windows import join_windows
 from stepscope.model.trace import Trace, combine, unread_problem
@@ -72,6 +74,7 @@ class _Ranks:
         self._root, self._groups = root, groups
         self._traces: list[Trace] = []
         self._group_of_rank: dict[int, Group] = {}
+        self._path_of_rank: dict[int, str] = {}
         errors = [error for group in groups for error in group.unread] + discover.unread_alone(groups, unread)
         self._failed = [(error, discover.rank_of(Path(error.path))) for error in errors]
 
@@ -90,16 +93,15 @@ class _Ranks:
                     continue
                 self._failed += [(error, trace.meta.ranks[0]) for error in errors]
                 if rank is None or rank in trace.meta.ranks:
-                    self._add(trace, group, rank)
+                    self._add(trace, group, str(recording.sources[0].path), rank)
 
-    def _add(self, trace: Trace, group: Group, rank: int | None) -> None:
+    def _add(self, trace: Trace, group: Group, path: str, rank: int | None) -> None:
         for opened in trace.meta.ranks if rank is None else [rank]:
             if opened in self._group_of_rank:
-                two = (self._group_of_rank[opened], group)
-                paths = " and ".join(str(group.sources[0].path) for group in two)
+                paths = f"{self._path_of_rank[opened]} and {path}"
                 hint = f"`stepscope list {self._root}` shows the {len(self._groups)} runs here"
                 raise DataError(self._root, f"two recordings of rank {opened}: {paths}; open one of them ({hint})")
-            self._group_of_rank[opened] = group
+            self._group_of_rank[opened], self._path_of_rank[opened] = group, path
         self._traces.append(trace)
 
     def combine(self, rank: int | None) -> Trace:
@@ -111,10 +113,19 @@ class _Ranks:
         trace = combine(self._traces)
         if len(self._traces) > 1 or (self._failed and rank is None):
             trace = trace.with_meta(source=str(self._root))
+        problems = _beyond_world(self._traces) if rank is None else []
         trace = trace if rank is None else trace.of_rank(rank)
         remarks = [group.remark for group in self._groups if group.remark and group in self._group_of_rank.values()]
         rows = [{"rank": trace.meta.ranks[0], "what": remark, "lost": 0} for remark in remarks]
-        return trace.with_problems(rows + [unread_problem(error, failed_rank) for error, failed_rank in failed])
+        return trace.with_problems(problems + rows + [unread_problem(error, failed_rank) for error, failed_rank in failed])
+
+
+def _beyond_world(traces: list[Trace]) -> list[dict[str, Any]]:
+    """A row of `problems` where a recording of a rank contradicts the size of the job."""
+    size = max((trace.meta.world_size or 0 for trace in traces), default=0)
+    beyond = [trace for trace in traces if size and max(trace.meta.ranks, default=-1) >= size]
+    what = f"the recordings say that the job has {units.count(size, 'rank')}, but there is a recording of rank "
+    return [{"rank": max(t.meta.ranks), "file": t.meta.source, "what": f"{what}{max(t.meta.ranks)}", "lost": 0} for t in beyond]
 
 
 def open_recording(recording: Recording, opener: SourceOpener) -> tuple[Trace, list[DataError]]:

@@ -347,7 +347,7 @@ def combine(traces: list[Trace]) -> Trace:
         format=first.format,
         framework=first.framework,
         versions=first.versions,
-        world_size=max((t.meta.world_size or 0 for t in traces), default=0) or None,
+        world_size=_world_size(traces),
         ranks=sorted({rank for t in traces for rank in t.meta.ranks}),
         options=first.options | {key: True for t in traces for key, value in t.meta.options.items() if value is True},
         extra=first.extra,
@@ -356,6 +356,16 @@ def combine(traces: list[Trace]) -> Trace:
         summary=first.summary,
     )
     return Trace({name: pl.concat([t.table(name) for t in traces]) for name in schema.TABLES}, meta)
+
+
+def _world_size(traces: list[Trace]) -> int | None:
+    """The number of ranks of the job: what the recordings say, or more if there is a recording of a higher rank."""
+    size = max((trace.meta.world_size or 0 for trace in traces), default=0)
+    return (
+        max(size, 1 + max(rank for trace in traces for rank in trace.meta.ranks))
+        if size and any(t.meta.ranks for t in traces)
+        else size or None
+    )
 
 
 _BATCH = 50_000

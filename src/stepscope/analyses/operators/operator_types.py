@@ -85,7 +85,7 @@ def _device(trace: Trace) -> pl.DataFrame:
     return totals.select("rank", "device", *_FIGURES, calls_of=calls_of)
 
 
-_FIGURES = [pl.col("type").cast(pl.String), "calls", "total_ns", "self_ns", "min_ns", "max_ns"]
+_FIGURES = [pl.col("type").cast(pl.String), *(pl.col(name) for name in ("calls", "total_ns", "self_ns", "min_ns", "max_ns"))]
 
 
 def _totals(rows: pl.DataFrame, *key: str) -> pl.DataFrame:

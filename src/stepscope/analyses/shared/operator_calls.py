@@ -198,7 +198,7 @@ def enclosing_rows(frame: pl.DataFrame) -> Ints:
 def rows_of(frame: pl.DataFrame, rank: pl.Series, span: pl.Series) -> Ints:
     """The row of `frame` that is (rank, span), -1 where there is none."""
     ranks = frame["rank"].unique().sort().to_numpy()
-    width = int(frame["span"].max() or 0) + 1 if frame.height else 1  # type: ignore[operator]
+    width = int(frame["span"].to_numpy().max(initial=0)) + 1
     if len(ranks) * width > _SPARSE * frame.height + _FEW:  # the numbers are not consecutive
         keys = frame.select("rank", "span", row=pl.int_range(pl.len(), dtype=pl.Int64)).unique(["rank", "span"], keep="last")
         wanted = pl.DataFrame({"rank": rank, "span": span.cast(pl.Int64)})

@@ -2,7 +2,7 @@
 
 A folder whose recordings are the ranks and windows of one run is one row, as `stepscope summary FOLDER` opens it.
 The column `missing` is the number of ranks of the job without a recording here, where the recordings know how many ranks there are.
-The column `problems` lists the ranks of a run that cannot be read, with the reason.
+The column `problems` lists the ranks of a run that are not recorded, or cannot be read, with the reason.
 Files that were never opened are only identified: --deep reads them, to fill framework, ranks, missing and steps.
 """
 
@@ -100,7 +100,9 @@ class _Recording(NamedTuple):
 
 def _run_row(place: Path, group: "Group", args: argparse.Namespace) -> tuple[Any, ...]:
     """The recordings of a run as one row; the number of steps is null unless it is known for all of them."""
+    from stepscope.analyses.shared.ranks.rank_ranges import rank_ranges
     from stepscope.io import discover
+    from stepscope.model import units
     from stepscope.model.trace import unread_problem
 
     rows: list[_Recording] = []
@@ -114,20 +116,24 @@ def _run_row(place: Path, group: "Group", args: argparse.Namespace) -> tuple[Any
     if not rows:
         raise unread[0][0]
     ranks = sorted({rank for row in rows for rank in row.ranks})
-    known = {rank for rank in [*ranks, *(rank for _, rank in unread)] if rank is not None}
     world = max((row.world_size for row in rows if row.world_size is not None), default=None)
     steps = [row.steps for row in rows if row.steps is not None]
     problems = [unread_problem(error, rank) for error, rank in unread] + [problem for row in rows for problem in row.problems]
+    texts = [f"{Path(row['file']).name}: {row['what']}" for row in problems]
+    size = max(world or 0, ranks[-1] + 1 if ranks else 0)
+    missing = sorted(set(range(size)) - set(ranks) - {row["rank"] for row in problems})
+    if len(ranks) > 1 and missing:
+        texts.insert(0, f"{len(missing)} of {units.count(size, 'rank')} not recorded: {rank_ranges(missing)}")
     return (
         str(place),
         rows[0].format,
         rows[0].framework,
         _rank_range(ranks) if ranks else None,
-        None if world is None else max(world - len(known), 0),
+        None if world is None else len(missing),
         sum(steps) if len(steps) == len(rows) else None,
         sum(row.size for row in rows),
         layout.local_time(max(row.changed for row in rows)),
-        "; ".join(f"{Path(row['file']).name}: {row['what']}" for row in problems) or None,
+        "; ".join(texts) or None,
     )
 
 

@@ -92,8 +92,8 @@ def launch_calls(trace: Trace, ranks: list[int]) -> dict[int, Launches]:
     """The launch calls of each of the ranks, and those without work."""
     names = _api_names(trace)
     launching = names.filter("launches")["name"].implode()
-    times = ["rank", "start_ns", (pl.col("start_ns") + pl.col("dur_ns")).alias("end_ns")]
-    calls = trace.spans.filter(pl.col("kind") == "api", pl.col("name").is_in(launching)).select("span", "step", *times).collect()
+    spans = trace.spans.filter(pl.col("kind") == "api", pl.col("name").is_in(launching))
+    calls = spans.select("rank", "span", "step", "start_ns", end_ns=pl.col("start_ns") + pl.col("dur_ns")).collect()
     on_device = _device_work(trace).select("rank", "flow_in").collect()
     calls_of, work_of = (rows.partition_by("rank", as_dict=True) for rows in (calls, on_device))
     result = {}

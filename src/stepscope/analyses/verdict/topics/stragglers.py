@@ -8,7 +8,7 @@ from stepscope.analyses.verdict.topics.message import MATTERS, Message, known, s
 from stepscope.model.trace import Trace
 
 _CODES = {"rank": "straggler-rank", "host": "straggler-host", "stage": "straggler-stage", "link": "straggler-link"}
-_SHOWN = 8
+_SHOWN = 3  # as sentences; the table has all
 _MATTERS = 0.01  # of the step
 _CERTAIN = 0.5  # confidence of the straggler that leads the headline of the run
 
