@@ -143,12 +143,22 @@ def _run(words: list[str]) -> int:
 
 
 def _exit_code(args: "argparse.Namespace") -> int:
-    """The exit code of a command, whose cache entries are released at its end."""
-    from stepscope.cli.shared.arguments import pins
+    """The exit code of a command. New cache entries are written after its answer, and those in use are released at its end."""
+    from stepscope.cli.shared.arguments import pins, unwritten
 
     try:
         code: int = args.run(args)
+        sys.stdout.flush()
+    except (BrokenPipeError, StepscopeError):
+        for recordings in unwritten:
+            recordings.write()
+        raise
+    else:
+        for recordings in unwritten:
+            recordings.write()
     finally:
+        while unwritten:
+            unwritten.pop().drop()
         while pins:
             pins.pop().release()
     return code

@@ -2,7 +2,7 @@
 
 KEY/                 an entry, with `files.json`, which shows damage to it
 .reading.*/          an entry that is being built
-in_use/PID.*         the entries that a process uses (`cache_usage`)
+in_use/PID.HOST.*    the entries that a process uses (`cache_usage`)
 """
 
 import contextlib
@@ -154,11 +154,11 @@ def get_or_build(
             return loaded
         room = draft()
     except (OSError, UsageError) as error:
-        raise UnusableError(_reason(error)) from error
+        raise UnusableError(reason(error)) from error
     try:
         settled = (settle if pins is None else pins.settle)(build(room), entry)
     except (OSError, NoRoomError) as error:
-        raise UnusableError(_reason(error)) from error
+        raise UnusableError(reason(error)) from error
     finally:
         drop(room)
     if not settled:
@@ -167,9 +167,9 @@ def get_or_build(
     return load(entry)
 
 
-def load(key: str, load: Callable[[Path], _T]) -> _T | None:
+def load(key: str, load: Callable[[Path], _T], pins: "Pins | None" = None) -> _T | None:
     """The entry of this key as `load` reads it; None where there is none, or a damaged one."""
-    return _load_entry(folder() / key, load, None)
+    return _load_entry(folder() / key, load, pins)
 
 
 def _load_entry(entry: Path, load: Callable[[Path], _T], pins: "Pins | None") -> _T | None:
@@ -207,13 +207,17 @@ def _checksum(file: Path) -> int:
     return checksum
 
 
-def _reason(error: OSError | StepscopeError) -> str:
+def reason(error: OSError | StepscopeError) -> str:
     return error.what if isinstance(error, NoRoomError) else getattr(error, "strerror", None) or str(error)
 
 
 def draft() -> Path:
     """A new folder inside the cache to build an entry in. `settle` moves the complete entry out of it, `drop` removes the rest."""
-    path = Path(tempfile.mkdtemp(prefix=".reading.", dir=_private_folder()))
+    place = _private_folder()
+    for name in cache_usage.abandoned_names(place):
+        if _DRAFT.fullmatch(name):
+            shutil.rmtree(place / name, ignore_errors=True)
+    path = Path(tempfile.mkdtemp(prefix=".reading.", dir=place))
     with contextlib.suppress(OSError):  # then `stepscope cache clear` does not see that it is in use
         cache_usage.mark_used(path)
     return path

@@ -1,6 +1,6 @@
 """Which entries of a cache folder living processes use.
 
-`in_use/PID.*` lists the names that a process uses. The process holds a lock on the file until it ends, even when it is killed.
+`in_use/PID.HOST.*` lists the names that a process uses. The process holds a lock on the file until it ends, even when it is killed.
 """
 
 import atexit
@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import IO
 
 _FOLDER = "in_use"
+_HOST = os.uname().nodename
 _ATTEMPTS, _ATTEMPT_S = 200, 0.01
 
 
@@ -32,18 +33,35 @@ def unmark_used(folder: Path, names: list[str]) -> None:
 
 
 def used_names(folder: Path) -> set[str]:
-    """Names that living processes use, for a caller that holds the `exclusive` lock. Lists of ended processes are removed."""
-    names: set[str] = set()
+    """Names that living processes use, for a caller that holds the `exclusive` lock."""
+    return _names(folder)[0]
+
+
+def abandoned_names(folder: Path) -> set[str]:
+    """Names that processes of this machine used when they were killed. Each is returned once, as their lists are removed."""
+    if not (folder / _FOLDER).is_dir():
+        return set()
+    with exclusive(folder):
+        used, abandoned = _names(folder, remove=True)
+    return abandoned - used
+
+
+def _names(folder: Path, *, remove: bool = False) -> tuple[set[str], set[str]]:
+    """Names in the lists of living processes, and in those of ended ones."""
+    used, ended = set[str](), set[str]()
     with contextlib.suppress(OSError):
         for path in (folder / _FOLDER).iterdir():
             with contextlib.suppress(OSError), path.open() as file:
                 try:
                     fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
                 except BlockingIOError:
-                    names |= set(file.read().split())
+                    used |= set(file.read().split())
                 else:
-                    path.unlink()
-    return names
+                    if f".{_HOST}." in path.name:  # not every file system shows the locks of other machines
+                        ended |= set(file.read().split())
+                    if remove:
+                        path.unlink()
+    return used, ended
 
 
 @contextlib.contextmanager
@@ -87,7 +105,7 @@ class _Session:
                 self.close()
             if self._file is None:
                 (self._folder / _FOLDER).mkdir(mode=0o700, exist_ok=True)
-                handle, path = tempfile.mkstemp(prefix=f"{self._pid}.", dir=self._folder / _FOLDER)
+                handle, path = tempfile.mkstemp(prefix=f"{self._pid}.{_HOST}.", dir=self._folder / _FOLDER)
                 self._file = os.fdopen(handle, "w")
                 self._path = Path(path)
                 fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)

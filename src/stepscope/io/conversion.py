@@ -63,16 +63,26 @@ def decode(path: Path, format: str, scratch: Path | None = None, **options: Any)
 
 def read_here(task: Task, progress: Progress) -> None:
     """Convert in this process and thread. `progress` is called now and then; an exception that it raises stops the conversion."""
-    path, scratch = Path(task.path), Path(task.room, "scratch")
+    with errors_of(task), decode_task(task, progress) as trace:
+        store.write(trace, task.run)
+
+
+def decode_task(task: Task, progress: Progress) -> contextlib.AbstractContextManager[Trace]:
+    scratch = Path(task.room, "scratch")
+    return decode(Path(task.path), task.format, scratch, partial=task.partial, rank=task.rank, progress=progress)
+
+
+@contextlib.contextmanager
+def errors_of(task: Task) -> Iterator[None]:
+    """Errors of reading and writing, as those of this package."""
     try:
-        with decode(path, task.format, scratch, partial=task.partial, rank=task.rank, progress=progress) as trace:
-            store.write(trace, task.run)
+        yield
     except (OSError, StepscopeError, RuntimeError) as error:  # Polars may report a full disk as a RuntimeError
         number = _error_number(error)
         if number in _DISK_FULL:
             raise NoRoomError(task.run, f"could not be written ({os.strerror(number)})") from error
         if isinstance(error, OSError):
-            raise DataError(error.filename if isinstance(error.filename, str) else path, error.strerror or str(error)) from error
+            raise DataError(error.filename if isinstance(error.filename, str) else task.path, error.strerror or str(error)) from error
         raise
 
 
@@ -81,13 +91,14 @@ def large_apart() -> Iterator[Read]:
     """A `read` for `stepscope.open` that converts large files in a worker process, so that an interrupt stops it at once."""
     workers = Workers()
     try:
-        yield lambda task, progress: (read_here if _size(Path(task.path)) < _large(task) else workers.read)(task, progress)
+        yield lambda task, progress: (workers.read if is_large(task) else read_here)(task, progress)
     finally:
         workers.close()
 
 
-def _large(task: Task) -> int:
-    return LARGE_SCANNED if task.format == "chrome" and chosen_library() else LARGE
+def is_large(task: Task) -> bool:
+    """Whether a process of its own reads the recording."""
+    return size(Path(task.path)) >= (LARGE_SCANNED if task.format == "chrome" and chosen_library() else LARGE)
 
 
 class Workers:
@@ -121,7 +132,7 @@ class Workers:
             worker.kill()
 
     def _put_back(self, worker: Worker, path: Path) -> None:
-        small = _size(path) < _REUSE_LIMIT
+        small = size(path) < _REUSE_LIMIT
         with self._lock:
             del self._busy_since[worker]
             reuse = small and worker.is_alive and not self._closed and len(self._idle) < self._at_once
@@ -183,7 +194,7 @@ def _error_number(error: BaseException | None) -> int:
     return 0
 
 
-def _size(path: Path) -> int:
+def size(path: Path) -> int:
     """Bytes of a recording; a compressed file counts with its estimated uncompressed size."""
     try:
         if not path.is_file():

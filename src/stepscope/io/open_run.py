@@ -13,6 +13,7 @@ from stepscope.io.discover import Group, Recording, Source, rank_in_name
 from stepscope.io.host_names import with_host
 from stepscope.io.open_source import SourceOpener
 from stepscope.io.sources import find_sources, known_formats
+from stepscope.io.unwritten import Unwritten
 from stepscope.model import units
 from stepscope.model.steps import step_choice
 from stepscope.model.steps.windows import join_windows
@@ -31,12 +32,14 @@ def open(
     progress: Progress = readers.no_progress,
     read: conversion.Read = conversion.read_here,
     pins: run_cache.Pins | None = None,
+    unwritten: Unwritten | None = None,
 ) -> Trace:
     """The trace at `path`: any file or folder a reader knows, or a folder of ranks.
 
     `partial` reads the intact part of a truncated file. `step_name` chooses the steps (`Trace.with_steps`). `rank` opens only that rank of
     a folder. Converted recordings are kept in the user's cache (`stepscope cache`). `read` chooses the process that converts,
-    `pins` protects cache entries from removal until they are released; without it, until the process ends.
+    `pins` protects cache entries from removal until they are released; without it, until the process ends. With `unwritten`, entries of
+    smaller recordings are written later, by the caller.
     """
     root, unread = Path(path), list[DataError]()
     sources = list(find_sources(root, unread.append))
@@ -44,7 +47,7 @@ def open(
         reason = next((error for error in unread if not isinstance(error, UnknownFormatError)), None)
         hint = f"; {_first_error(unread)}" if unread else f": {folder_hint(root)}"
         raise reason or UnknownFormatError(root, f"no trace in this folder{hint}. {known_formats()}")
-    opener = SourceOpener(partial=partial, use_cache=cache, progress=progress, read=read, pins=pins)
+    opener = SourceOpener(partial=partial, use_cache=cache, progress=progress, read=read, pins=pins, unwritten=unwritten)
     return open_ranks(sources, root, opener, rank=rank, step_name=step_name, unread=unread)
 
 

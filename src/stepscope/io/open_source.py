@@ -2,6 +2,7 @@
 
 import atexit
 import contextlib
+import functools
 import shutil
 import tempfile
 from collections.abc import Callable
@@ -10,10 +11,11 @@ from pathlib import Path
 import polars as pl
 
 from stepscope import readers
-from stepscope.errors import DataError, UsageError
+from stepscope.errors import DataError, NoRoomError, UsageError
 from stepscope.io import cache, conversion, store
 from stepscope.io.discover import Source, rank_in_name
 from stepscope.io.sources import check_access, file_states, files_beside
+from stepscope.io.unwritten import Unwritten
 from stepscope.model import captures
 from stepscope.model.trace import Trace
 from stepscope.process.worker import Progress
@@ -35,9 +37,10 @@ class SourceOpener:
         read: conversion.Read = conversion.read_here,
         room: Path | None = None,
         pins: cache.Pins | None = None,
+        unwritten: Unwritten | None = None,
     ) -> None:
         self._partial, self._use_cache, self._progress, self._read = partial, use_cache, progress, read
-        self._room, self._pins = room, _PINS if pins is None else pins
+        self._room, self._pins, self._unwritten = room, _PINS if pins is None else pins, unwritten
         if use_cache:
             cache.limit()  # a wrong limit is refused before anything is read
         self.built: list[Path] = []
@@ -56,15 +59,12 @@ class SourceOpener:
             def changed(before: object = before) -> bool:
                 return check_access(lambda: file_states(source), source.path) != before
 
-            def convert(room: Path, changed: Callable[[], bool] = changed, tolerant: bool = tolerant) -> Path:
-                task = conversion.Task(str(source.path), source.format, str(room), self._partial, rank_in_name(source.path))
-                self._read(task, self._progress)
+            def check(changed: Callable[[], bool] = changed, tolerant: bool = tolerant) -> None:
                 if not tolerant and changed():
                     raise DataError(source.path, f"{_CHANGED}; open it again when no process writes to it")
-                return task.run
 
             try:
-                trace = self._convert_uncached(convert) if tolerant else self._from_cache(source, convert)
+                trace = self._convert_uncached(source, check) if tolerant else self._from_cache(source, check)
             except DataError:
                 if last or not changed():
                     raise
@@ -77,38 +77,55 @@ class SourceOpener:
         """A capture grows, which its reader expects. When its job ends, it may become a run folder while it is read: then that is read."""
         run = captures.run_folder(source.path)
 
-        def convert(room: Path) -> Path:
-            task = conversion.Task(str(source.path), source.format, str(room), self._partial, rank_in_name(source.path))
-            self._read(task, self._progress)
+        def check() -> None:
             if not (source.path / captures.HEADER).is_file():  # its tables would seem to be empty
                 raise DataError(source.path, "was moved or removed while it was being read; open it again")
-            return task.run
 
         try:
-            return self._convert_uncached(convert)
+            return self._convert_uncached(source, check)
         except DataError:
             if source.path.is_dir() or not store.sniff(run):
                 raise
             return store.read(run)
 
-    def _from_cache(self, source: Source, convert: Callable[[Path], Path]) -> Trace:
+    def _from_cache(self, source: Source, check: Callable[[], None]) -> Trace:
         if not self._use_cache:
-            return self._convert_uncached(convert)
+            return self._convert_uncached(source, check)
         key = check_access(lambda: _cache_key(source, self._partial), source.path)
+
+        def load(entry: Path) -> Trace:
+            return _renamed(store.read(entry), source.path)
+
         try:
+            if self._unwritten is not None:
+                with contextlib.suppress(OSError, NoRoomError, UsageError):  # of the cache: the next lines try again, and report it
+                    trace = cache.load(key, load, self._pins)
+                    trace = trace or self._unwritten.convert(key, functools.partial(self._task, source), self._progress, check)
+                    if trace is not None:
+                        return trace
             return cache.get_or_build(
-                key, convert, lambda entry: _renamed(store.read(entry), source.path), pins=self._pins, on_built=self.built.append
+                key, lambda room: self._convert(source, room, check), load, pins=self._pins, on_built=self.built.append
             )
         except cache.UnusableError as error:
-            trace = self._convert_uncached(convert)
+            trace = self._convert_uncached(source, check)
             cache.report_unusable(error)
             return trace
 
-    def _convert_uncached(self, convert: Callable[[Path], Path]) -> Trace:
+    def _task(self, source: Source, room: Path) -> conversion.Task:
+        return conversion.Task(str(source.path), source.format, str(room), self._partial, rank_in_name(source.path))
+
+    def _convert(self, source: Source, room: Path, check: Callable[[], None]) -> Path:
+        """The run folder of a source, in `room`. `check` raises an error if the source has changed."""
+        task = self._task(source, room)
+        self._read(task, self._progress)
+        check()
+        return task.run
+
+    def _convert_uncached(self, source: Source, check: Callable[[], None]) -> Trace:
         """Convert into a folder in `room`, which the caller removes, or into a temporary folder until the process ends."""
         folder = Path(tempfile.mkdtemp(prefix="stepscope.", dir=self._room))
         try:
-            run = convert(folder)
+            run = self._convert(source, folder, check)
         except BaseException:
             shutil.rmtree(folder, ignore_errors=True)
             raise

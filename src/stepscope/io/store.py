@@ -3,12 +3,14 @@
 import os
 import shutil
 import tempfile
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import msgspec
 import polars as pl
 import polars.selectors as cs
+from polars.io.plugins import register_io_source
 
 from stepscope.errors import DataError, UsageError, first_line
 from stepscope.model import rank_tables, schema, units
@@ -23,6 +25,7 @@ ROW_GROUP = 1 << 18
 # Files up to this size are read completely when they are opened, in some hundredths of a second.
 _CHECKED_SIZE = 4 << 20
 _KEPT_SIZE = 64 << 10  # bytes in memory: these are not read again
+_ARGS_BATCH = 1 << 16  # rows
 
 
 def sniff(path: Path) -> bool:
@@ -86,11 +89,15 @@ def write(trace: Trace, path: Path, *, overwrite: bool = False) -> None:
         raise DataError(path, f"could not be written ({error.strerror or first_line(error)})") from error
     except (pl.exceptions.InvalidOperationError, pl.exceptions.SchemaError, pl.exceptions.ShapeError) as error:
         # Tables are lazy and computed while they are written: values that do not fit came from the source.
-        raise DataError(trace.meta.source or path, f"damaged: its values do not fit the tables ({first_line(error)})") from error
+        raise _misfit(trace, error) from error
     except (pl.exceptions.PolarsError, RuntimeError) as error:  # RuntimeError: of a full disk, by one of the ways in which Polars writes
         raise DataError(path, f"could not be written ({first_line(error)})") from error
     finally:
         shutil.rmtree(draft, ignore_errors=True)
+
+
+def _misfit(trace: Trace, error: Exception) -> DataError:
+    return DataError(trace.meta.source, f"damaged: its values do not fit the tables ({first_line(error)})")
 
 
 def _write_tables(trace: Trace, folder: Path) -> dict[str, int]:
@@ -111,6 +118,56 @@ def _write_tables(trace: Trace, folder: Path) -> dict[str, int]:
         if pl.scan_parquet(file, glob=False).select(pl.len()).collect().item() == 0:
             empty[name] = file.stat().st_size
     return empty
+
+
+def in_memory(trace: Trace) -> Trace | None:
+    """The trace as `write` and `read` return it, without files, except for the arguments of spans, which are large and seldom used.
+
+    None for a trace with invalid rows.
+    """
+    tables = dict[str, pl.LazyFrame]()
+    try:
+        for name in _table_names(trace):
+            kept = trace.table(name).select(pl.exclude("args")).collect()
+            if schema.invalid_counts(kept.lazy(), name):
+                return None
+            tables[name] = _with_args(kept, trace.table(name).select("args")) if "args" in schema.TABLES[name] else kept.lazy()
+    except (pl.exceptions.InvalidOperationError, pl.exceptions.SchemaError, pl.exceptions.ShapeError) as error:
+        raise _misfit(trace, error) from error
+    return trace.with_tables(**tables)
+
+
+def _with_args(spans: pl.DataFrame, args: pl.LazyFrame) -> pl.LazyFrame:
+    """Spans with a column that is read only where it is used, which a horizontal concatenation does not do."""
+
+    def batches(columns: list[str] | None, predicate: pl.Expr | None, rows: int | None, size: int | None) -> Iterator[pl.DataFrame]:
+        names = [*spans.columns, "args"] if columns is None else columns
+        if "args" in names:
+            parts = _joined(spans, args, predicate)
+        else:
+            parts = iter([spans.select(names) if predicate is None else spans.select(names).filter(predicate)])
+        left = spans.height if rows is None else rows
+        for part in parts:
+            yield part.select(names).head(left)
+            left -= min(left, part.height)
+
+    return register_io_source(batches, schema={**spans.schema, "args": pl.String})
+
+
+def _joined(spans: pl.DataFrame, args: pl.LazyFrame, predicate: pl.Expr | None) -> Iterator[pl.DataFrame]:
+    """The rows with `args`. Without a row that is wanted, no arguments are read."""
+    wanted = None
+    if predicate is not None and "args" not in predicate.meta.root_names():
+        wanted, predicate = spans.select(wanted=predicate)["wanted"].fill_null(False), None
+        if not wanted.any():
+            yield spans.clear().with_columns(args=pl.lit(None, pl.String))
+            return
+    at = 0
+    for batch in args.collect_batches(chunk_size=_ARGS_BATCH, maintain_order=True):
+        part = spans.slice(at, batch.height).with_columns(batch["args"])
+        part = part if wanted is None else part.filter(wanted.slice(at, batch.height))
+        yield part if predicate is None else part.filter(predicate)
+        at += batch.height
 
 
 def move(folder: Path, path: Path, *, overwrite: bool = False) -> None:

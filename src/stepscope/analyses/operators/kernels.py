@@ -3,6 +3,7 @@
 import polars as pl
 
 from stepscope.analyses.shared.operator_calls import in_recorded_steps, on_devices, with_device_steps
+from stepscope.model.memo import memoized
 from stepscope.model.trace import Trace
 
 COLUMNS = {
@@ -27,6 +28,8 @@ COLUMNS = {
     "device_steps": pl.Int64,  # steps that the rows of the rank cover: their device work is completely recorded
 }
 _KEYS = ["rank", "device", "name", "op", "scope"]
+_SHARE = (pl.col("total_ns") / pl.col("total_ns").sum().over("rank", "device")).fill_nan(0.0).alias("share")
+_ORDER = [pl.col("rank"), pl.col("device"), -pl.col("total_ns"), pl.col("name"), pl.col("op"), pl.col("scope")]
 _LAUNCH = {
     "grid": r'"grid":\s*\[([^\]]*)\]',
     "block": r'"block":\s*\[([^\]]*)\]',
@@ -47,20 +50,8 @@ def kernels(trace: Trace, *, copies: bool = False, by_scope: bool = False) -> pl
     with more than 48 KiB of shared memory per block. With `by_scope` there is a row for each scope of these operators. Incompletely
     recorded steps are left out as in `operators`.
     """
-    kinds = ["kernel", "communication", *(["copy", "set"] if copies else [])]
     launches = (
-        in_recorded_steps(trace, on_devices(trace))
-        .filter(pl.col("kind").is_in(kinds))
-        .select(
-            "rank",
-            "dur_ns",
-            "stream",
-            pl.col("number").alias("device"),
-            pl.col("name").cast(pl.String),
-            pl.col("op_type").cast(pl.String).alias("op"),
-            (pl.col("scope") if by_scope else pl.lit(None)).cast(pl.String).alias("scope"),
-            *(pl.col("args").str.extract(pattern).alias(column) for column, pattern in _LAUNCH.items()),
-        )
+        _calls(trace, copies, by_scope, [pl.col("args").str.extract(pattern).alias(column) for column, pattern in _LAUNCH.items()])
         .group_by(*_KEYS, "stream", *_LAUNCH)
         .agg(calls=pl.len().cast(pl.Int64), total_ns=pl.col("dur_ns").sum(), min_ns=pl.col("dur_ns").min(), max_ns=pl.col("dur_ns").max())
         .with_columns(pl.col("grid", "block").str.replace_all(r",\s*", "x"), pl.col("occupancy").cast(pl.Float64, strict=False) / 100)
@@ -83,13 +74,35 @@ def kernels(trace: Trace, *, copies: bool = False, by_scope: bool = False) -> pl
             stream=streams.sort_by(streams.str.len_chars(), maintain_order=True).str.join(", "),  # 7 before 20
             occupancy=(pl.col("occupancy") * pl.col("total_ns")).sum() / pl.col("total_ns").filter(weighted).sum(),
         )
-        .with_columns(
-            avg_ns=pl.col("total_ns") / pl.col("calls"),
-            share=(pl.col("total_ns") / pl.col("total_ns").sum().over("rank", "device")).fill_nan(0.0),
-            occupancy=pl.col("occupancy").fill_nan(None),
-        )
-        .sort("rank", "device", -pl.col("total_ns"), "name", "op", "scope")
+        .with_columns(_SHARE, avg_ns=pl.col("total_ns") / pl.col("calls"), occupancy=pl.col("occupancy").fill_nan(None))
+        .sort(_ORDER)
     )
     kernel_rows = with_device_steps(trace, rows.collect(), pl.lit(True), "share")
     # Values of args may be out of range.
     return kernel_rows.select(pl.col(name).cast(dtype, strict=False) for name, dtype in COLUMNS.items())
+
+
+@memoized
+def kernel_totals(trace: Trace) -> pl.DataFrame:
+    """The rows of `kernels` with names, calls, total_ns and share alone: it does not read the launch configuration of each call."""
+    rows = _calls(trace, copies=False, by_scope=False, launch=[]).group_by(_KEYS)
+    sums = rows.agg(calls=pl.len().cast(pl.Int64), total_ns=pl.col("dur_ns").sum()).with_columns(_SHARE).sort(_ORDER)
+    return with_device_steps(trace, sums.collect(), pl.lit(True), "share")
+
+
+def _calls(trace: Trace, copies: bool, by_scope: bool, launch: list[pl.Expr]) -> pl.LazyFrame:
+    kinds = ["kernel", "communication", *(["copy", "set"] if copies else [])]
+    return (
+        in_recorded_steps(trace, on_devices(trace))
+        .filter(pl.col("kind").is_in(kinds))
+        .select(
+            "rank",
+            "dur_ns",
+            "stream",
+            pl.col("number").alias("device"),
+            pl.col("name").cast(pl.String),
+            pl.col("op_type").cast(pl.String).alias("op"),
+            (pl.col("scope") if by_scope else pl.lit(None)).cast(pl.String).alias("scope"),
+            *launch,
+        )
+    )

@@ -116,9 +116,10 @@ def figures(trace: "Trace") -> dict[str, Any]:
     import polars as pl
 
     from stepscope.analyses.advice.advice import main_finding
+    from stepscope.analyses.operators.kernels import kernel_totals
     from stepscope.analyses.shared.steps.warmup import counting_steps
 
-    kernels = _rows_or_none(trace, "kernels")
+    kernels = _rows_or_none(trace, "kernels") if trace.meta.summary else kernel_totals(trace)
     names = ["overview", "operator_types", "memory_peaks", "overlap"]
     # Without a device, idle time is that of the host, and has no causes in launches.
     names += ["gap_causes"] if kernels.height else []

@@ -21,6 +21,7 @@ from stepscope.model.parameters import check_word, nearest, steps, suggestion, t
 
 if TYPE_CHECKING:
     from stepscope.io.cache import Pins
+    from stepscope.io.unwritten import Unwritten
     from stepscope.model.trace import Trace
 
 PATH_HELP = "Open a trace file, a run folder, or a folder of ranks."
@@ -178,6 +179,7 @@ def add_read_options(parser: argparse.ArgumentParser) -> "argparse._ArgumentGrou
 
 
 pins: list["Pins"] = []  # the cache entries that the command uses
+unwritten: list["Unwritten"] = []  # those that it writes after its answer
 
 
 def open_trace(path: Path, args: argparse.Namespace) -> "Trace":
@@ -185,11 +187,13 @@ def open_trace(path: Path, args: argparse.Namespace) -> "Trace":
     from stepscope.io.cache import Pins
     from stepscope.io.conversion import large_apart
     from stepscope.io.open_run import open
+    from stepscope.io.unwritten import Unwritten
 
     options = {"partial": args.partial, "step_name": args.step_name, "rank": args.rank, "cache": not args.no_cache}
     with progress_bar("reading", in_bytes=True) as progress, large_apart() as read:
         pins.append(Pins())
-        trace = open(path, **options, progress=progress, read=read, pins=pins[-1])
+        unwritten.append(Unwritten(pins[-1]))
+        trace = open(path, **options, progress=progress, read=read, pins=pins[-1], unwritten=unwritten[-1])
     step_range: tuple[int, int] | None = getattr(args, "steps", None)  # `list` and `demo` have no --steps
     return trace.of_steps(*step_range) if step_range else trace
 

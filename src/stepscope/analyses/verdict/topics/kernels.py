@@ -5,7 +5,7 @@ from typing import Any
 
 import polars as pl
 
-from stepscope.analyses.operators.kernels import kernels
+from stepscope.analyses.operators.kernels import kernel_totals
 from stepscope.analyses.operators.launches import launches
 from stepscope.analyses.shared.operator_calls import in_recorded_steps, on_devices
 from stepscope.analyses.verdict.topics.message import Message, Options, covered_steps, known_shares, steps_left_out, steps_text
@@ -20,7 +20,7 @@ _Text = tuple[str, dict[str, Any], str | None]  # code, parameters, severity
 
 def kernel_messages(trace: Trace, options: Options) -> Iterator[Message]:
     """Of all ranks together where there are several, then of each rank."""
-    rows, launched, work = kernels(trace), launches(trace), _device_work(trace)
+    rows, launched, work = kernel_totals(trace), launches(trace), _device_work(trace)
     ranks = trace.meta.ranks
     for number in [*([None] if len(ranks) > 1 else []), *ranks] or [None]:
         chosen = ranks if number is None else [number]
