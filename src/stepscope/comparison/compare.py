@@ -11,6 +11,8 @@ import polars as pl
 
 from stepscope.comparison import figures, operators, sentences, waterfall
 from stepscope.comparison.figures import step_change
+from stepscope.comparison.judgement import verdict_change
+from stepscope.comparison.pace import Pace, pace_of
 from stepscope.comparison.profile import profile
 from stepscope.comparison.side import Side, naming
 from stepscope.comparison.statistics import RUN_NOISE, Change, slower_share
@@ -41,6 +43,10 @@ SUMMARY = {
     "low_share": pl.Float64,  # 95 % interval of change_share; null if the noise is unknown
     "high_share": pl.Float64,
     "visible_share": pl.Float64,  # changes below are hidden by noise
+    "pace_share": pl.Float64,  # change of all operators alike, as from clocks or other programs; null: not comparable, or above 10 %
+    "paced_share": pl.Float64,  # change of the step at equal pace
+    "paced_low_share": pl.Float64,  # its 95 % interval
+    "paced_high_share": pl.Float64,
     "slower_share": pl.Float64,  # effect size: of all pairs of a step of A and one of B, that of B is longer; 0.5: equal
     "a_mean_ns": pl.Int64,
     "b_mean_ns": pl.Int64,
@@ -67,10 +73,15 @@ class Comparison:
     def __init__(self, a: Side, b: Side, run_noise: float = RUN_NOISE) -> None:
         self.a, self.b, self._run_noise = a, b, run_noise
 
-    @property
+    @cached_property
     def change(self) -> Change | None:
-        """The relative change of the median step with its interval; None if a side has no steps."""
-        return step_change(self.a, self.b, self._run_noise)
+        """The relative change of the step that the verdict is about, with its interval; None if a side has no steps."""
+        return verdict_change(self.a, self.b, self._run_noise)
+
+    @cached_property
+    def pace(self) -> Pace | None:
+        """The change of all operators alike; None where operators are not comparable."""
+        return pace_of(self.a, self.b)
 
     @cached_property
     def verdict(self) -> pl.DataFrame:
@@ -104,7 +115,8 @@ class Comparison:
     @cached_property
     def summary(self) -> pl.DataFrame:
         """One row: the change of the step, its interval and effect size."""
-        change, first, second = self.change, self.a.step(), self.b.step()
+        change, first, second = step_change(self.a, self.b, self._run_noise), self.a.step(), self.b.step()
+        paced = None if self.pace is None else self.pace.change
         times = [side.step_times() for side in (self.a, self.b)]
         row: dict[str, Any] = {
             "a_ns": first and round(first.value),
@@ -113,6 +125,10 @@ class Comparison:
             "low_share": change and change.low,
             "high_share": change and change.high,
             "visible_share": change and change.visible,
+            "pace_share": self.pace and self.pace.factor - 1,
+            "paced_share": paced and paced.share,
+            "paced_low_share": paced and paced.low,
+            "paced_high_share": paced and paced.high,
             "slower_share": slower_share(*times) if all(map(len, times)) else None,
             "a_mean_ns": _rounded(self.a.mean()),
             "b_mean_ns": _rounded(self.b.mean()),

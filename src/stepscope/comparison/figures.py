@@ -1,9 +1,12 @@
 """The figures of `overview` on both sides."""
 
+import math
+
 import polars as pl
 
 from stepscope.analyses.steps.overview import COLUMNS as OVERVIEW
 from stepscope.comparison import statistics
+from stepscope.comparison.pace import pace_of
 from stepscope.comparison.side import Side
 from stepscope.comparison.statistics import Change, Estimate
 
@@ -75,8 +78,10 @@ def half_width(of: Estimate) -> float:
 
 
 def step_change(a: Side, b: Side, run_noise: float = statistics.RUN_NOISE) -> Change | None:
-    """The change of the median step; None if a side has no steps."""
+    """The change of the median step; None if a side has no steps. Of single runs, a change of all operators alike may be noise."""
     first, second = a.step(), b.step()
     if first is None or second is None or first.value <= 0 or second.value <= 0:
         return None
+    if run_noise and max(first.runs, second.runs) == 1 and (pace := pace_of(a, b)) is not None:
+        run_noise = max(run_noise, abs(math.log(pace.factor)) / math.sqrt(2))
     return statistics.change(first, second, run_noise=run_noise)

@@ -89,7 +89,17 @@ def check(comparison: Comparison, limit: Limit) -> Check:
         low, high, measured = change.low * scale, change.high * scale, change.share * scale
     else:
         low, high, measured = _measured(comparison, limit, first, second)
-    return Check(limit, *_decide(limit, low, high, measured, first, second))
+    decided = Check(limit, *_decide(limit, low, high, measured, first, second))
+    return _with_pace(decided, comparison) if limit.figure == STEP and limit.kind != "value" else decided
+
+
+def _with_pace(check: Check, comparison: Comparison) -> Check:
+    """A change of all operators alike beyond the limit is no pass: single runs do not show whether it is one of the program."""
+    if check.code != PASS or check.a is None or check.b is None or comparison.pace is None:
+        return check
+    total = (check.b - check.a) / (check.a if check.limit.kind == "share" else 1.0)
+    beyond = total > check.limit.amount if check.limit.largest else total < check.limit.amount
+    return check._replace(code=CANNOT_TELL, reason="pace") if beyond else check
 
 
 def result(checks: list[Check]) -> int:

@@ -5,6 +5,7 @@ import math
 import polars as pl
 
 from stepscope.comparison import statistics
+from stepscope.comparison.pace import Pace, pace_of
 from stepscope.comparison.side import Side, naming
 from stepscope.comparison.statistics import RUN_NOISE
 from stepscope.comparison.waterfall import both_sides
@@ -26,7 +27,7 @@ COLUMNS = {
     "calls_ns": pl.Int64,  # part of the change that more or fewer calls explain, at the time per call of A
     "a_total_ns": pl.Int64,  # sum of the durations, also of overlapping ones
     "b_total_ns": pl.Int64,
-    "error_ns": pl.Int64,  # standard error of the change
+    "error_ns": pl.Int64,  # standard error of the change; at equal pace, where `summary` has one
 }
 KEYS = {
     "operator": ["part", "operator"],
@@ -39,6 +40,7 @@ KEYS = {
 _WORK = ["compute", "exposed communication", "copy"]
 _CHANCE = 0.05  # of calling any operator changed if none did
 _LEAST = 0.0005  # of the step: smaller changes are not called changes
+_LEAST_PACED = 0.002  # the same at equal pace
 
 
 def operators(a: Side, b: Side, *, by: str = "operator", run_noise: float = RUN_NOISE) -> pl.DataFrame:
@@ -52,7 +54,8 @@ def operators(a: Side, b: Side, *, by: str = "operator", run_noise: float = RUN_
     rows = _rows(a, b, rule, keys, more)
     if by == "module":
         rows = _with_parents(rows)
-    rows = _with_states(rows, a, b, rule, by, step_a.value, run_noise)
+    pace = pace_of(a, b)
+    rows = _with_states(rows, a, b, rule, by, step_a.value, run_noise if pace is None else 0.0, pace)
     difference = step_b.value - step_a.value
     known = pl.col("state").ne_missing(pl.lit("not recorded"))
     per_call = pl.when((pl.col("a_calls") > 0) & (pl.col("b_calls") > 0)).then(
@@ -90,7 +93,9 @@ def _of_work(side: Side) -> Side:
     return side._replace(runs=[run._replace(parts=run.parts.filter(pl.col("part").is_in(_WORK))) for run in side.runs])
 
 
-def _with_states(rows: pl.DataFrame, a: Side, b: Side, rule: str, by: str, step: float, run_noise: float) -> pl.DataFrame:
+def _with_states(
+    rows: pl.DataFrame, a: Side, b: Side, rule: str, by: str, step: float, run_noise: float, pace: Pace | None
+) -> pl.DataFrame:
     column = KEYS[by][-1]
     recorded = [any(run.parts[column].null_count() < run.parts.height for run in side.with_steps) for side in (a, b)]
     if not any(recorded):
@@ -116,6 +121,13 @@ def _with_states(rows: pl.DataFrame, a: Side, b: Side, rule: str, by: str, step:
     runs = sum(len(side.with_steps) for side in (a, b))
     limit = statistics.t_quantile(1 - _CHANCE / 2 / max(rows.height, 1), runs - 2 if runs > 2 else math.inf)
     changed = (change > limit * pl.col("error_ns")) & (change >= _LEAST * step)
+    if pace is not None and by == "operator":
+        change = (pl.col("b_ns") / pace.factor - pl.col("a_ns")).abs()
+        scatter = pl.when(pl.min_horizontal("a_ns", "b_ns") > 0).then(
+            pace.scatter * pl.max_horizontal("a_ns", pl.col("b_ns") / pace.factor)
+        )
+        rows = rows.with_columns(error_ns=(pl.col("error_ns") ** 2 + scatter.fill_null(0.0) ** 2).sqrt())
+        changed = (change > pace.limit(rows.height, _CHANCE) * pl.col("error_ns")) & (change >= _LEAST_PACED * step)
     in_a, in_b = (pl.max_horizontal(f"{prefix}_ns", f"{prefix}_calls") > 0 for prefix in "ab")
     state = pl.when(~in_a).then(pl.lit("new")).when(~in_b).then(pl.lit("gone")).when(changed).then(pl.lit("changed"))
     return rows.with_columns(state=state.when(~changed).then(pl.lit("within noise")))

@@ -7,7 +7,9 @@ from typing import Any, NamedTuple
 import polars as pl
 
 from stepscope.comparison.figures import step_change
+from stepscope.comparison.judgement import verdict_change
 from stepscope.comparison.operators import matched_share, operators
+from stepscope.comparison.pace import MOST, pace_of
 from stepscope.comparison.side import Side, naming
 from stepscope.comparison.statistics import RUN_NOISE, Change
 from stepscope.model.strings.messages import render
@@ -22,6 +24,7 @@ COLUMNS = {
 }
 _NOISY = 0.1  # of the step: with more noise than this, "no difference" would say nothing
 _HIGH = 0.05
+_ALIKE = 0.005  # a smaller change of all operators alike is not worth a word
 _EXPLAINS = 0.1  # of the difference: less is not called a cause
 _OTHER_MODEL = 0.5  # of the time: less in common, and the runs are of different programs
 _LISTED = 3
@@ -57,14 +60,15 @@ def sentences(a: Side, b: Side, changes: pl.DataFrame, *, run_noise: float = RUN
 
 def _verdict(a: Side, b: Side, changes: pl.DataFrame, run_noise: float) -> Iterator[Sentence]:
     missing = [side.label for side in (a, b) if side.step() is None]
-    change = step_change(a, b, run_noise)
+    change, pace = verdict_change(a, b, run_noise), pace_of(a, b)
     first, second = a.step(), b.step()
     if change is None or first is None or second is None:
         yield Sentence("verdict", "compare-no-steps", {"sides": ", ".join(missing or ["A", "B"])})
         return
     times = {"a": round(first.value), "b": round(second.value)}
-    yield _headline(change, times)
-    if change.certain:
+    alike = None if pace is None or change == step_change(a, b, run_noise) else pace.factor - 1
+    yield _headline(change, times | ({} if alike is None or abs(alike) < _ALIKE else {"pace": alike}))
+    if change.certain and alike is None:
         yield from _causes(changes, second.value - first.value)
     else:
         yield from _changed_operators(operators(a, b, run_noise=run_noise), first.value)
@@ -76,17 +80,18 @@ def _verdict(a: Side, b: Side, changes: pl.DataFrame, run_noise: float) -> Itera
             yield Sentence("verdict", code, {"a": round(means[0]), "b": round(means[1])}, "medium" if difference > 0 else None)
 
 
-def _headline(change: Change, times: dict[str, int]) -> Sentence:
+def _headline(change: Change, times: dict[str, Any]) -> Sentence:
     size = abs(change.share)
     if change.low is None or change.high is None or change.visible is None:
         return Sentence("verdict", "compare-chance", times | {"change": change.share})
     if not change.certain:
-        code = "compare-noisy" if change.visible > _NOISY else "compare-same"
+        code = "compare-noisy" if change.visible > _NOISY else "compare-same-paced" if "pace" in times else "compare-same"
         return Sentence("verdict", code, times | {"visible": change.visible}, "medium" if code == "compare-noisy" else "info")
     interval = sorted([abs(change.low), abs(change.high)])
     slower = change.share > 0
     level = ("high" if size >= _HIGH else "medium") if slower else "info"
-    return Sentence("verdict", "compare-slower" if slower else "compare-faster", times | {"change": size, "interval": interval}, level)
+    code = ("compare-slower" if slower else "compare-faster") + ("-paced" if "pace" in times else "")
+    return Sentence("verdict", code, times | {"change": size, "interval": interval}, level)
 
 
 def _causes(changes: pl.DataFrame, difference: float) -> Iterator[Sentence]:
@@ -167,7 +172,9 @@ def _noise(a: Side, b: Side, run_noise: float) -> Iterator[Sentence]:
         return
     counts = [sum(run.steps["counted"].sum() for run in side.runs) for side in (a, b)]
     yield Sentence("notice", "compare-sample", {"steps_a": counts[0], "steps_b": counts[1], "runs_a": runs[0], "runs_b": runs[1]})
-    if max(runs) == 1 and run_noise:
+    if max(runs) == 1 and pace_of(a, b) is not None:
+        yield Sentence("notice", "compare-pace", {"most": MOST})
+    elif max(runs) == 1 and run_noise:
         noise = max(step.run_noise(run_noise) for step in (a.step(), b.step()) if step is not None)
         yield Sentence("notice", "compare-one-run", {"noise": noise})
     left_out = [sum(run.steps.height for run in side.runs) - count for side, count in zip((a, b), counts, strict=True)]

@@ -2,7 +2,7 @@
 
 from training import FIXED, torch_setup, train, update
 
-RULES = ("host_operator",)
+RULES = ("sparse_gradient", "host_operator")
 CULPRIT = ("aten::embedding_dense_backward", "EmbeddingBackward", "Embedding", "embedding", "aten::_foreach_add_", "SGD")
 torch = torch_setup()
 table = torch.nn.Embedding(100_000, 64, sparse=FIXED)

@@ -194,7 +194,19 @@ def _ranked(trace: Trace, replays: Replays, candidates: list[_Candidate], base: 
     disturbed = is_disturbed(trace)
     rows = [_replayed(replays, candidate, base, mean, disturbed=disturbed) for candidate in candidates]
     rows = _without_explained(replays, rows)
-    return sorted(rows, key=lambda row: (-row.gain_ns, -(row.device_ns or 0), row.rule.name))
+    return _in_order(sorted(rows, key=lambda row: (-row.gain_ns, -(row.device_ns or 0), row.rule.name)))
+
+
+def _in_order(rows: list[Ranked]) -> list[Ranked]:
+    """The rows with each one behind those that must be fixed before it."""
+    large = [row for row in rows if row.severity in ("high", "medium")]
+    first = [row for row in rows if not any(other.rule.name in row.rule.after for other in large)]
+    for row in rows:
+        if row not in first:
+            last = max(at for at, other in enumerate(first) if other.rule.name in row.rule.after)
+            following = next((at for at, other in enumerate(first) if at > last and other.gain_ns < row.gain_ns), len(first))
+            first.insert(following, row)
+    return first
 
 
 def _hidden(replays: Replays, now: list[Ranked], behind: list[Ranked], waterfall: list[Fix], base: Base) -> list[Ranked]:

@@ -8,6 +8,7 @@ A rule is a module with
 - `LINK`: a page of documentation,
 - `FIX`: code to copy by framework, with the key "" for every other framework,
 - optional `EXPLAINS`: rules whose findings with the same culprit are the same problem, seen less precisely: these are left out,
+- optional `AFTER`: rules whose fix must come first: behind their findings of at least medium severity, whatever the gain,
 - optional `HOST_BOUND = True`: what it gains is time of the host, which the recording itself lengthens: see `recording_overhead`,
 - optional `NOTICE = True`: its statements are about the recording or chance, not about the program: they follow all others,
 - optional `ALL_RANKS = True`: it is called once for the run, else once per rank,
@@ -33,6 +34,7 @@ class Rule(NamedTuple):
     link: str
     fix: dict[str, str]
     explains: tuple[str, ...]
+    after: tuple[str, ...]
     host_bound: bool
     notice: bool
     all_ranks: bool
@@ -56,6 +58,7 @@ def _rule(file: Path) -> Rule:
         link=module.LINK,
         fix=module.FIX,
         explains=getattr(module, "EXPLAINS", ()),
+        after=getattr(module, "AFTER", ()),
         host_bound=getattr(module, "HOST_BOUND", False),
         notice=getattr(module, "NOTICE", False),
         all_ranks=getattr(module, "ALL_RANKS", False),

@@ -1,8 +1,8 @@
 """Many small transfers: each costs a latency.
 
 Fires for collectives of less than 1 MiB in the mean that run at least ten times per step; where their size is not recorded, for at least
-20 of usually less than 2 ms. The fix merges them into transfers of up to 25 MB: of all calls that are merged into one, only one pays what
-the fastest of them takes; below 64 KiB, or of unknown size, only one takes time at all.
+20 that take less than 2 ms each. The fix merges them into transfers of up to 25 MB: of all calls that are merged into one, only one pays
+what the fastest of them takes; below 64 KiB, or of unknown size, only one takes time at all.
 """
 
 import math
@@ -13,6 +13,7 @@ import polars as pl
 from stepscope.analyses.advice.engine.findings import Evidence, Finding, scale_host, scale_work
 from stepscope.analyses.advice.engine.run import Run
 from stepscope.analyses.communication.communication import waits
+from stepscope.model import intervals
 
 NEEDS = ("steps", "communication")
 APPLIES = ("several ranks",)
@@ -34,7 +35,8 @@ def small_transfers(run: Run) -> Iterator[Finding]:
         count = rows.height / run.steps.height
         known = rows["bytes"].null_count() == 0
         size = float(rows["bytes"].mean()) if known else 0.0  # type: ignore[arg-type]
-        is_short = known or float(rows["dur_ns"].median() or 0) < _SHORT_NS  # type: ignore[arg-type]
+        merged_times = intervals.merge(rows["start_ns"].to_numpy(), rows["end_ns"].to_numpy())  # calls in a queue overlap
+        is_short = known or float((merged_times.ends - merged_times.starts).sum()) / rows.height < _SHORT_NS
         if size >= _SMALL or count < (_LEAST_CALLS if known else _LEAST_UNSIZED) or not is_short:
             continue
         merged = max(math.ceil(count * size / _MERGED), 1)

@@ -10,6 +10,7 @@ import polars as pl
 
 from stepscope.analyses.advice.engine.findings import Evidence, Finding, scale_work
 from stepscope.analyses.advice.engine.run import FROM_HOST, Run
+from stepscope.analyses.advice.rules.device.pageable_copies import asynchronous, pageable
 
 NEEDS = ("steps", "device")
 APPLIES = ("with device",)
@@ -28,6 +29,7 @@ def host_copies(run: Run) -> Iterator[Finding]:
     if copies.is_empty():
         return
     total = run.per_step(copies["dur_ns"])
+    calls = pageable(run).select("rank", start_ns="launch_ns", end_ns="launched_ns")  # to copy ahead, memory must be pinned
     name = str(copies.group_by("name").agg(pl.col("dur_ns").sum()).sort("dur_ns", "name", descending=[True, False])["name"][0])
     yield Finding(
         parameters={
@@ -36,7 +38,7 @@ def host_copies(run: Run) -> Iterator[Finding]:
             "share": run.share_of_steps(copies["dur_ns"]),
         },
         evidence=Evidence("kernels", {}, {"name": name}, {"total_ns": total}),
-        changes=(scale_work(copies),),
+        changes=(scale_work(copies), *(asynchronous(calls) if calls.height else ())),
         culprit=name,
         source=run.source_of(copies.select("rank", span="op").drop_nulls()),
         spans=copies.sort("dur_ns", descending=True).select("rank", "step", "span"),

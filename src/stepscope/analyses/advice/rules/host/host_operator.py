@@ -2,14 +2,15 @@
 
 Fires for operators that launch nothing and run in idle gaps of the device. The fix moves the operator to the device, to a worker of the
 input pipeline or out of the loop: then the host takes no time for it. In a run without a device it fires for operators that sort, count,
-draw random numbers, concatenate, copy, scatter, check for NaN, or call Python from compiled code: a training rarely has to compute them. So
-their gain is an upper bound.
+draw random numbers, concatenate, copy, scatter, check for NaN, decompose or invert matrices, or call Python from compiled code: a training
+rarely has to compute them. So their gain is an upper bound.
 """
 
 from collections.abc import Iterator
 
 import polars as pl
 
+from stepscope.analyses.advice.engine.calls import BACKWARD
 from stepscope.analyses.advice.engine.findings import Evidence, Finding, scale_host
 from stepscope.analyses.advice.engine.run import Run
 from stepscope.model import intervals
@@ -30,9 +31,12 @@ _LEAST_NS = 100_000  # a call; shorter ones are the cost of launching
 _AVOIDABLE = (
     r"^aten::(sort|argsort|msort|quantile|nanquantile|median|histc|histogram|bincount|unique\w*|_unique2|cat|clone|copy_|normal_?|randn?|uniform_|"
     r"randperm|randint|multinomial|scatter_?|scatter_add_?|one_hot|isnan|isinf|isfinite|nonzero|masked_select|index_put_?|"
-    r"embedding_dense_backward|linalg_svd|linalg_eigh)$|"
+    r"embedding_dense_backward|inverse|pinverse|svd|symeig|lstsq|logdet|slogdet|det|cholesky\\w*|"
+    r"linalg_(svd|svdvals|eig|eigh|eigvals|eigvalsh|inv|inv_ex|pinv|solve|solve_ex|lstsq|qr|cholesky|cholesky_ex|det|slogdet|cond|"
+    r"matrix_rank|matrix_exp|lu|lu_factor|lu_solve))$|"
     r"^(pure_|io_|debug_)?callback(\.\d+)?$"  # of JAX: a compiled function that calls Python
 )
+_DECOMPOSITION = r"^aten::_?linalg_(svd|eigh|eig|solve_ex|inv_ex|qr|cholesky_ex|lu_factor_ex)$"  # within others, such as matrix_norm
 _OF_BACKWARD = ["aten::embedding_dense_backward", "aten::isnan"]
 
 
@@ -42,7 +46,10 @@ def host_operator(run: Run) -> Iterator[Finding]:
 
 def _on_cpu(run: Run) -> Iterator[Finding]:
     mine = pl.col("outermost") | pl.col("name").is_in(_OF_BACKWARD)  # others are part of an operator that the program calls
-    named = run.outside_input(run.operators.filter(pl.col("name").str.contains(_AVOIDABLE) & mine))
+    around = run.top_level.filter(~pl.col("name").str.contains(BACKWARD))
+    around = around.join(_enclosing(run, _DECOMPOSITION), on=["rank", "span"], how="semi")
+    named = run.operators.filter((pl.col("name").str.contains(_AVOIDABLE) & mine) | pl.col("span").is_in(around["span"].implode()))
+    named = run.outside_input(named)
     # Of calls inside each other, the outermost.
     named = named.sort("start_ns", "end_ns", descending=[False, True])
     reach = pl.col("end_ns").cum_max().shift(1).over("rank", "thread")
@@ -60,6 +67,14 @@ def _on_cpu(run: Run) -> Iterator[Finding]:
             fix="advice-host_operator-cpu-fix",
             fix_code={"": ""},
         )
+
+
+def _enclosing(run: Run, pattern: str) -> pl.DataFrame:
+    """rank and span of the outermost operators around operators of this name, or of these themselves."""
+    inner = run.operators.filter(pl.col("name").str.contains(pattern)).select("rank", "thread", at="start_ns").sort("at")
+    outer = run.top_level.select("rank", "thread", "span", "start_ns", "end_ns").sort("start_ns")
+    rows = inner.join_asof(outer, left_on="at", right_on="start_ns", by=["rank", "thread"], check_sortedness=False)
+    return rows.filter(pl.col("at") < pl.col("end_ns")).select("rank", "span").unique()
 
 
 def _before_device(run: Run) -> Iterator[Finding]:

@@ -1,7 +1,8 @@
 """The device is idle because the host launches many small kernels one by one.
 
 Fires where idle gaps of the device end with a launch, in chains of launches that follow each other closely. The fix launches a whole
-chain at once (a graph, or compiled code): then the host takes no time in it, and neither does the latency of each launch.
+chain at once (a graph, or compiled code): then the host takes no time in it, and neither does the latency of each launch. A graph cannot
+contain synchronization or calls of the allocator, so their findings come first, and so does that of an optimizer that loops over tensors.
 """
 
 from collections.abc import Iterator
@@ -14,6 +15,7 @@ from stepscope.analyses.advice.engine.run import CHAIN_NS, Run
 NEEDS = ("steps", "device", "launches")
 APPLIES = ("with device",)
 HOST_BOUND = True
+AFTER = ("synchronization", "blocking_launch", "allocator_stalls", "optimizer_loop")
 LINK = "https://docs.pytorch.org/docs/stable/notes/cuda.html#cuda-graphs"
 FIX = {
     "pytorch": 'model = torch.compile(model, mode="reduce-overhead")  # or torch.cuda.make_graphed_callables',
@@ -42,4 +44,5 @@ def launch_bound(run: Run) -> Iterator[Finding]:
         evidence=Evidence("gap_causes", {}, {"cause": "host-bound"}, {"idle_share": idle, "launches": round(launches)}),
         changes=(scale_host(chains), no_launch_latency(work)),
         spans=waits.sort("dur_ns", descending=True).select("rank", "step", "start_ns", "end_ns"),
+        generic=True,
     )

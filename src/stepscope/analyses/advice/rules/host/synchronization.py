@@ -9,7 +9,7 @@ from collections.abc import Iterator
 import numpy as np
 import polars as pl
 
-from stepscope.analyses.advice.engine.findings import Evidence, Finding, skip_waits
+from stepscope.analyses.advice.engine.findings import Evidence, Finding, scale_host, skip_waits
 from stepscope.analyses.advice.engine.run import Run
 from stepscope.analyses.shared.operator_calls import nearest
 from stepscope.analyses.shared.operator_calls import rows_of as rows_by_span
@@ -49,7 +49,7 @@ def synchronization(run: Run) -> Iterator[Finding]:
         yield Finding(
             parameters={"call": str(culprit), "count": count, "time": waited, "idle": idle},
             evidence=Evidence("gap_causes", {}, {"cause": "sync"}, {"wait_ns": waited, "idle_share": idle}),
-            changes=(skip_waits(part),),
+            changes=(skip_waits(part), scale_host(part)),
             culprit=str(culprit),
             source=run.source_of(part),
             spans=part.sort("dur_ns", descending=True).select("rank", "step", "span"),
