@@ -10,7 +10,7 @@ import polars as pl
 
 from stepscope.analyses.advice.engine.findings import Evidence, Finding, scale_work
 from stepscope.analyses.advice.engine.run import FROM_HOST, Run
-from stepscope.analyses.advice.rules.device.pageable_copies import asynchronous, pageable
+from stepscope.analyses.advice.rules.copies.pageable_copies import asynchronous, pageable
 
 NEEDS = ("steps", "device")
 APPLIES = ("with device",)
