@@ -74,8 +74,8 @@ def test_a_file_has_at_most_450_lines_and_a_function_60_without_its_docstring(pa
     for node in ast.walk(ast.parse(text)):
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
             documentation = node.body[0] if ast.get_docstring(node) is not None else None
-            lines = node.end_lineno - node.lineno + 1  # type: ignore[operator]
-            lines -= documentation.end_lineno - documentation.lineno + 1 if documentation is not None else 0  # type: ignore[operator]
+            lines = node.end_lineno - node.lineno + 1
+            lines -= documentation.end_lineno - documentation.lineno + 1 if documentation is not None else 0
             assert lines <= 60, f"{path}:{node.lineno}: {node.name} has {lines} lines"
 
 
