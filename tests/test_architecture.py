@@ -67,6 +67,31 @@ def test_imports_go_up_only(path: Path) -> None:
             assert layer(other) < layer(own), f"{path}:{line}: {own} may not import {other}"
 
 
+@pytest.mark.parametrize("path", MODULES, ids=str)
+def test_a_file_has_at_most_450_lines_and_a_function_60_without_its_docstring(path: Path) -> None:
+    text = (PACKAGE / path).read_text()
+    assert len(text.splitlines()) <= 450
+    for node in ast.walk(ast.parse(text)):
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+            documentation = node.body[0] if ast.get_docstring(node) is not None else None
+            lines = node.end_lineno - node.lineno + 1
+            lines -= documentation.end_lineno - documentation.lineno + 1 if documentation is not None else 0
+            assert lines <= 60, f"{path}:{node.lineno}: {node.name} has {lines} lines"
+
+
+@pytest.mark.parametrize("path", MODULES, ids=str)
+def test_private_names_stay_in_their_package(path: Path) -> None:
+    package = ["stepscope", *path.parent.parts]
+    for node in ast.walk(ast.parse((PACKAGE / path).read_text())):
+        if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("stepscope"):
+            for alias in node.names:
+                names = [*(node.module or "").split("."), alias.name]
+                private = [at for at, name in enumerate(names) if re.match("_[^_]", name)]
+                assert names[1:] == ["_ExperimentalConfig"] or all(package[:at] == names[:at] for at in private), (
+                    f"{path}: {'.'.join(names)}"
+                )
+
+
 def walks() -> dict[str, list[str]]:
     """The stops of each walk in docs/architecture.md: the function at the beginning of each numbered line."""
     sections = re.split(r"^## ", ARCHITECTURE.read_text(), flags=re.MULTILINE)

@@ -54,6 +54,8 @@ NOUNS = {"recording", "nesting", "encoding", "mapping"}  # gerunds that are noun
 
 # Names of functions, classes, parameters, variables and attributes that do not show the value.
 NAMES = re.compile("_*(?:found|said|told|heard|asked|given|own|one|stands?|together|here|what|placed|described)")
+# A function is named after what it returns or does, with a noun.
+FUNCTIONS = re.compile("_*(?:said|asked|awaited|drawn|given|held|kept|linked|shown|typed|understood|meant|sent|seen)")
 ALLOWED_NAMES = {
     "errors.py: what": "the column `what` of the table `problems`",
     "readers/common/problems.py: what": "the column `what` of the table `problems`",
@@ -133,6 +135,12 @@ def test_modules_are_named_after_what_they_contain(package: str) -> None:
 def test_names_show_their_values() -> None:
     names = {f"{path.relative_to(SOURCE)}: {name}" for path in SOURCE.rglob("*.py") for name in _names(path) if NAMES.fullmatch(name)}
     assert names - ALLOWED_NAMES.keys() == set()
+
+
+def test_functions_are_not_bare_participles() -> None:
+    trees = {path: ast.parse(path.read_text()) for path in SOURCE.rglob("*.py")}
+    names = {(path.name, node.name) for path, tree in trees.items() for node in ast.walk(tree) if isinstance(node, ast.FunctionDef)}
+    assert {(file, name) for file, name in names if FUNCTIONS.fullmatch(name)} == set()
 
 
 @pytest.mark.parametrize(

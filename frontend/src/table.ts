@@ -152,7 +152,7 @@ export class Table {
   }
 }
 
-/** Text that no spreadsheet runs as a formula and no terminal obeys: the rule of src/stepscope/model/output/tables.py. */
+/** Text that no spreadsheet runs as a formula and no terminal obeys: as in model/output/tables.py. */
 function spreadsheetText(text: string): string {
   const visible = text.replace(
     /[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028\u2029\u202a-\u202e\u2066-\u2069\ufeff]/g,

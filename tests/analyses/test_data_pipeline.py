@@ -1,9 +1,11 @@
+import importlib
 import json
 from pathlib import Path
 
 import polars as pl
 
 import tiny
+from stepscope.model.strings.messages import catalog
 from stepscope.model.trace import Trace
 from stepscope.readers.common import minddata
 
@@ -167,3 +169,9 @@ def test_more_workers_are_advised_only_where_the_machine_has_cores_for_them() ->
     assert all("raise num_parallel_workers" in hint for hint in hints(0.5))
     assert len(hints(0.9)) == len(hints(0.5)) == 2
     assert all(hint.startswith("all cores are busy, more workers would compete for them: ") and "raise" not in hint for hint in hints(0.9))
+
+
+def test_every_hint_of_the_catalog_is_used_and_has_a_sentence() -> None:
+    module = importlib.import_module("stepscope.analyses.input.data_pipeline")
+    codes = {code for codes in module._HINTS.values() for code in codes} | {"hint-workers", "hint-no-workers"}
+    assert {code for code in catalog("en") if code.startswith("hint-")} == codes

@@ -620,11 +620,11 @@ def test_catalogs_have_the_codes_of_the_analysis_with_the_same_placeholders() ->
     assert list(english) == list(chinese)
     constants = {
         node.value
-        for file in MODULES.glob("*.py")
+        for file in MODULES.rglob("*.py")
         for node in ast.walk(ast.parse(file.read_text()))
         if isinstance(node, ast.Constant) and isinstance(node.value, str) and re.fullmatch(r"[a-z]+(-[a-z]+)+", node.value)
     }
-    codes = {code for code in english if not code.startswith(("word:", "advice-", "compare-"))}  # which have tests of their own
+    codes = {code for code in english if not code.startswith(("word:", "advice-", "compare-", "hint-"))}  # which have tests of their own
     assert codes - {"straggler"} == constants - {"host-bound"}
     for code, template in english.items():
         assert sorted(re.findall(r"\{.*?\}", template)) == sorted(re.findall(r"\{.*?\}", chinese[code])), code

@@ -30,16 +30,16 @@ def arrows(trace: Trace, timeline: Timeline, rank: int, span: int, memo: Memo) -
     if rows.is_empty():
         return {"arrows": [], "arrow_count": 0}
     row = rows.row(0, named=True)
-    ends = [*_linked(rank_spans, rank, span, row)]
+    ends = [*_linked_ends(rank_spans, rank, span, row)]
     if row["kind"] == "op" and not any(end.how == "backward" for end in ends):
         ends += _inner(rank_spans, rank, span, row)
     if row["kind"] == "communication":
         ends += _peers(trace, rank, span, memo)
     ends = list(dict.fromkeys(ends))
-    return {"arrows": _drawn(trace, timeline, ends[:MANY], row["start_ns"]), "arrow_count": len(ends)}
+    return {"arrows": _arrow_rows(trace, timeline, ends[:MANY], row["start_ns"]), "arrow_count": len(ends)}
 
 
-def _linked(rank_spans: pl.LazyFrame, rank: int, span: int, row: dict[str, Any]) -> Iterable[_End]:
+def _linked_ends(rank_spans: pl.LazyFrame, rank: int, span: int, row: dict[str, Any]) -> Iterable[_End]:
     if row["flow_in"] is not None and row["flow_in"] != span:
         yield _End(_how(row["kind"]), "in", rank, row["flow_in"])
     elif row["op"] is not None and row["op"] != span:
@@ -84,7 +84,7 @@ def _peers(trace: Trace, rank: int, span: int, memo: Memo) -> Iterable[_End]:
     yield from (_End(how, way, *other) for other in others.select("rank", "span").iter_rows())
 
 
-def _drawn(trace: Trace, timeline: Timeline, ends: list[_End], start_ns: int) -> list[dict[str, Any]]:
+def _arrow_rows(trace: Trace, timeline: Timeline, ends: list[_End], start_ns: int) -> list[dict[str, Any]]:
     drawn: dict[tuple[int, int], dict[str, Any]] = {}
     for rank in {end.rank for end in ends}:
         wanted = [end.span for end in ends if end.rank == rank]

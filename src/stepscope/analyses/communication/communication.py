@@ -139,26 +139,10 @@ def waits(trace: Trace) -> pl.DataFrame:
     # A send that ends before its receive starts was buffered: it did not wait.
     buffered = (pl.col("role") == "send").fill_null(False) & (pl.col("end_ns") <= pl.col("last_start"))
     until = pl.when(buffered).then("start_ns").otherwise(pl.min_horizontal("last_start", "end_ns"))
-    recorded, rank_count = pl.col("recorded_wait_ns").is_not_null(), pl.col("rank").n_unique().over("group", "members")
+    recorded = pl.col("recorded_wait_ns").is_not_null()
     calls = calls.with_columns(
         wait_ns=pl.when(recorded).then("recorded_wait_ns").when("comparable").then(until - pl.col("start_ns")),
-        note=pl.when(recorded)
-        .then(pl.lit("wait as the recording says"))
-        .when(pl.col("comparable") & pl.col("is_collective") & (pl.col("group_size") > rank_count))
-        .then(pl.lit("wait at least: some ranks of the group are not recorded"))
-        .when(pl.col("comparable") & (pl.col("offset_ns") != 0).any().over("group", "members"))
-        .then(pl.lit("wait on aligned clocks"))
-        .when("comparable")
-        .then(None)
-        .when(pl.lit(calls["rank"].n_unique() == 1))
-        .then(pl.lit("no wait: one rank"))
-        .when(pl.col("matched"))
-        .then(pl.lit("no wait: the ranks' clocks differ, or calls are missing"))
-        .when(pl.col("is_collective"))
-        .then(pl.lit("no wait: the other ranks have no such call"))
-        .when(pl.col("collective").is_null())
-        .then(pl.lit("no wait: not known to be a collective"))
-        .otherwise(pl.lit("no wait: the other side of the transfer is not known")),
+        note=_wait_note(recorded, calls["rank"].n_unique()),
     )
     # Without timestamps there is only the recorded wait.
     untimed = (
@@ -175,3 +159,27 @@ def waits(trace: Trace) -> pl.DataFrame:
         ),
     )
     return pl.concat([calls, untimed], how="diagonal")
+
+
+def _wait_note(recorded: pl.Expr, ranks: int) -> pl.Expr:
+    """The source of a wait, or why it is unknown."""
+    rank_count = pl.col("rank").n_unique().over("group", "members")
+    return (
+        pl.when(recorded)
+        .then(pl.lit("wait as the recording says"))
+        .when(pl.col("comparable") & pl.col("is_collective") & (pl.col("group_size") > rank_count))
+        .then(pl.lit("wait at least: some ranks of the group are not recorded"))
+        .when(pl.col("comparable") & (pl.col("offset_ns") != 0).any().over("group", "members"))
+        .then(pl.lit("wait on aligned clocks"))
+        .when("comparable")
+        .then(None)
+        .when(pl.lit(ranks == 1))
+        .then(pl.lit("no wait: one rank"))
+        .when(pl.col("matched"))
+        .then(pl.lit("no wait: the ranks' clocks differ, or calls are missing"))
+        .when(pl.col("is_collective"))
+        .then(pl.lit("no wait: the other ranks have no such call"))
+        .when(pl.col("collective").is_null())
+        .then(pl.lit("no wait: not known to be a collective"))
+        .otherwise(pl.lit("no wait: the other side of the transfer is not known"))
+    )

@@ -51,7 +51,7 @@ def roofline(trace: Trace) -> pl.DataFrame:
     ).with_columns(how=pl.lit("from shapes"))
     key = ["rank", "device", "name", "shapes", "dtypes"]
     peaks = calls.select(*key, "precision", "peak").unique(key, maintain_order=True)
-    recorded = _recorded(trace).join(peaks, on=key, how="left", nulls_equal=True)
+    recorded = _recorded_work(trace).join(peaks, on=key, how="left", nulls_equal=True)
     calls = calls.join(recorded.select("rank").unique(), on="rank", how="anti")
     columns = [*_KEYS, "flops", "bytes", "time_ns"]
     rows = pl.concat([calls.select(columns), recorded.with_columns(how=pl.lit("recorded")).select(columns)])
@@ -85,7 +85,7 @@ def roofline(trace: Trace) -> pl.DataFrame:
     )
 
 
-def _recorded(trace: Trace) -> pl.DataFrame:
+def _recorded_work(trace: Trace) -> pl.DataFrame:
     """Device work with recorded FLOPs and bytes."""
     return (
         on_devices(trace)

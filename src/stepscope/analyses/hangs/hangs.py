@@ -57,7 +57,7 @@ def hangs(trace: Trace) -> pl.DataFrame:
         .join(causes, on="rank", how="left")
         .join(heads.select("rank", own_group="group", own_name="name", own_number="number", own_line="line"), on="rank", how="left")
         .join(waiting.pending, on="rank", how="left")
-        .join(_awaited(waiting), on="rank", how="left")
+        .join(_awaited_ranks(waiting), on="rank", how="left")
         .join(_last_calls(trace), on="rank", how="left")
     )
     is_cause, has_dump = pl.col("why").is_not_null(), pl.col("rank").is_in(waiting.dumped)
@@ -182,7 +182,7 @@ def _with_operations(causes: dict[int, str], waiting: Waiting) -> pl.DataFrame:
     return pl.DataFrame(rows, types, orient="row")
 
 
-def _awaited(waiting: Waiting) -> pl.DataFrame:
+def _awaited_ranks(waiting: Waiting) -> pl.DataFrame:
     awaited = waiting.edges.select("rank", "awaited").unique().sort("rank", "awaited")
     return awaited.group_by("rank").agg(waits_for=pl.col("awaited").cast(pl.String).str.join(","))
 

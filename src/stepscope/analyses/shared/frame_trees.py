@@ -136,7 +136,7 @@ def callers(tree: pl.DataFrame, function: str) -> pl.DataFrame:
         "start_ns": _least(node, starts[row], len(parent)),
         "span": spans[row][_longest(node, totals[row], len(parent))],
     }
-    return _typed(columns)
+    return _typed_frame(columns)
 
 
 def pruned(tree: pl.DataFrame, whole: int, min_share: float, max_frames: int) -> pl.DataFrame:
@@ -269,7 +269,7 @@ def _merged(frames: pl.DataFrame, count: str | None = None) -> pl.DataFrame:
         "start_ns": _least(node, frames["start_ns"].to_numpy(), size),
         "span": frames["span"].to_numpy()[_longest(node, total, size)],
     }
-    return _typed(columns)
+    return _typed_frame(columns)
 
 
 def _tree_of_modules(sums: pl.DataFrame) -> pl.DataFrame:
@@ -339,6 +339,6 @@ def _longest(node: Ints, amount: Ints, size: int) -> Ints:
     return row
 
 
-def _typed(columns: dict[str, object]) -> pl.DataFrame:
+def _typed_frame(columns: dict[str, object]) -> pl.DataFrame:
     tree = pl.DataFrame(columns, schema_overrides=TREE).select(pl.col(name).cast(dtype) for name, dtype in TREE.items())
     return tree.with_columns(parent=pl.when(pl.col("parent") >= 0).then("parent"))

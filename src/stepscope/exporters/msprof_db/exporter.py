@@ -347,7 +347,7 @@ class _Database:
         self.put("RANK_DEVICE_MAP", {"rankId": "INTEGER", "deviceId": "INTEGER"}, [(rank, number) for number in devices["device"].unique()])
         self.put("SESSION_TIME_INFO", {"startTimeNs": "INTEGER", "endTimeNs": "INTEGER"}, [(first, last)])
         hosts = self.trace.table("hosts").select(pl.col("host").cast(pl.String)).collect()["host"]
-        self.put("HOST_INFO", {"hostUid": "TEXT", "hostName": "TEXT"}, [("", hosts[0] if hosts else "")])
+        self.put("HOST_INFO", {"hostUid": "TEXT", "hostName": "TEXT"}, [("", hosts[0] if len(hosts) else "")])
         versions = {"SCHEMA_VERSION": "1.2.0", "SCHEMA_VERSION_MAJOR": "1", "SCHEMA_VERSION_MINOR": "2", "SCHEMA_VERSION_MICRO": "0"}
         versions |= {f"{key}_version": version for key, version in meta.versions.items()}
         self.put("META_DATA", {"name": "TEXT", "value": "TEXT"}, list(versions.items()))

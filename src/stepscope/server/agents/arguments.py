@@ -79,7 +79,7 @@ def checked(tool: str, arguments: Mapping[str, Any], properties: Mapping[str, Sc
     for name, value in values.items():
         if name not in properties:
             accepted = parameters.suggestion(name, properties) or "; it has no parameters"
-            raise UsageError(f"{tool} has no parameter {_shown(name)}{accepted}")
+            raise UsageError(f"{tool} has no parameter {_value_text(name)}{accepted}")
         _check(name, value, properties[name])
     for name in required:
         if name not in values:
@@ -90,9 +90,9 @@ def checked(tool: str, arguments: Mapping[str, Any], properties: Mapping[str, Sc
 def _check(name: str, value: Any, schema: Schema) -> None:
     types = schema["type"] if isinstance(schema["type"], list) else [schema["type"]]
     if not any(_is_a(value, kind) for kind in types):
-        raise UsageError(f"{name} is {_shown(value)}; expected {parameters.listing(map(_article, types))}{_range(schema)}")
+        raise UsageError(f"{name} is {_value_text(value)}; expected {parameters.listing(map(_article, types))}{_range(schema)}")
     if "minimum" in schema and not schema["minimum"] <= value <= schema["maximum"]:
-        raise UsageError(f"{name} is {_shown(value)}; expected a number{_range(schema)}")
+        raise UsageError(f"{name} is {_value_text(value)}; expected a number{_range(schema)}")
     if "enum" in schema:
         parameters.check_word(name, value, schema["enum"])
     if isinstance(value, list):
@@ -117,6 +117,6 @@ def _range(schema: Schema) -> str:
     return f" from {schema['minimum']} to {schema['maximum']}" if "minimum" in schema else ""
 
 
-def _shown(value: Any) -> str:
+def _value_text(value: Any) -> str:
     text = repr(value)
     return text if len(text) <= 60 else f"{text[:60]}…"

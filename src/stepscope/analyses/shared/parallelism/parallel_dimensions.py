@@ -45,7 +45,7 @@ def parallel_groups_of(trace: Trace) -> list[ParallelGroup]:
     """The groups of several ranks, by dimension and first rank. Of the whole job, also for a part of it."""
     whole = trace.whole
     groups: list[ParallelGroup] = []
-    sources: tuple[Callable[[Trace], Iterable[ParallelGroup]], ...] = (_named, _recorded, _by_sizes, _by_structure)
+    sources: tuple[Callable[[Trace], Iterable[ParallelGroup]], ...] = (_named_groups, _recorded_groups, _by_sizes, _by_structure)
     for source in sources:
         known = {group.dimension for group in groups}
         groups += [group for group in source(whole) if group.dimension not in known and len(group.members) > 1]
@@ -72,7 +72,7 @@ def dimension_of(description: str | None) -> str | None:
     return dimensions.pop() if len(dimensions) == 1 else None
 
 
-def _named(trace: Trace) -> Iterator[ParallelGroup]:
+def _named_groups(trace: Trace) -> Iterator[ParallelGroup]:
     """From descriptions. A dimension that is divided into shards and replicas has the groups of both together, the shards first."""
     names = trace.table("process_groups").select(pl.col("group", "description").cast(pl.String), "members").unique().drop_nulls().collect()
     parts: dict[str, dict[str, list[ParallelGroup]]] = {}
@@ -97,7 +97,7 @@ def _joined(shards: list[ParallelGroup], replicas: list[ParallelGroup]) -> Itera
             yield ParallelGroup(replica.dimension, None, tuple(dict.fromkeys(members)), NAMED)
 
 
-def _recorded(trace: Trace) -> Iterator[ParallelGroup]:
+def _recorded_groups(trace: Trace) -> Iterator[ParallelGroup]:
     """From operations of stages, or from the stages in MindSpore's strategy and profiler_info."""
     rows = trace.table("stage_operations").select("rank", "stage", "replica").unique().drop_nulls().sort("stage", "replica").collect()
     for dimension, across in (("pp", "replica"), ("dp", "stage")):
@@ -140,7 +140,7 @@ def _by_structure(trace: Trace) -> Iterator[ParallelGroup]:
     """Pipelines are chains of transfers, experts exchange with all-to-all; of reductions the closest ranks are tensor parallel."""
     chains = _chains(trace)
     yield from (ParallelGroup("pp", None, chain, STRUCTURE) for chain in chains)
-    transfers = {*chains, *(group.members for group in _named(trace))}
+    transfers = {*chains, *(group.members for group in _named_groups(trace))}
     families = [family for family in _families(trace) if not transfers.intersection(members for _, members in family.groups)]
     world = max(trace.meta.world_size or 0, len(trace.meta.ranks))
     exchanges = [family for family in families if "all_to_all" in family.kinds]

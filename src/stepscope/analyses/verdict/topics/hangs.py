@@ -32,19 +32,19 @@ def hang_messages(trace: Trace, options: Options) -> Iterator[Message]:
         ranks = causes.filter(pl.col("why") == why)
         if ranks.height:
             parameters = known(**_operation(ranks), waiting=waiting)
-            yield Message("hangs", code, parameters | {"all": every} | _named(ranks["rank"].to_list()), severity="high")
+            yield Message("hangs", code, parameters | {"all": every} | _rank_list(ranks["rank"].to_list()), severity="high")
     if causes.is_empty() and waiting:
         parameters = known(**_operation(rows.filter(pl.col("role") == "waiting")))
         dumps = rows.filter(pl.col("role") != "no dump")["rank"].to_list()
         if len(dumps) == 1 < every:
-            yield Message("hangs", "hang-one-dump", parameters | {"all": every} | _named(dumps), severity="medium")
+            yield Message("hangs", "hang-one-dump", parameters | {"all": every} | _rank_list(dumps), severity="medium")
             return
         yield Message("hangs", "hang-unknown", parameters | {"waiting": waiting, "all": every}, severity="medium")
     elif causes.is_empty():
         yield Message("hangs", "hang-none", {"ranks": rows.filter(pl.col("role") != "no dump").height}, severity="info")
     missing = rows.filter((pl.col("role") == "no dump") & (pl.col("why").is_null() | (pl.col("why") != "no dump")))
     if missing.height:
-        yield Message("hangs", "hang-dumps-missing", {"all": every} | _named(missing["rank"].to_list()), severity="medium")
+        yield Message("hangs", "hang-dumps-missing", {"all": every} | _rank_list(missing["rank"].to_list()), severity="medium")
 
 
 def _operation(ranks: pl.DataFrame) -> dict[str, Any]:
@@ -55,7 +55,7 @@ def _operation(ranks: pl.DataFrame) -> dict[str, Any]:
     return {"operation": row["operation"], "number": number, "group": group or None, "line": row["line"]}
 
 
-def _named(ranks: list[int]) -> dict[str, Any]:
+def _rank_list(ranks: list[int]) -> dict[str, Any]:
     """The number of ranks, and the ranks by number where they are few; of many, the first ones."""
     shown = ", ".join(map(str, ranks[:_RANKS_NAMED]))
     return {"count": len(ranks), "ranks": shown} | ({"more": len(ranks) - _RANKS_NAMED} if len(ranks) > _RANKS_NAMED else {})

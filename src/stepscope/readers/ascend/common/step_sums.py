@@ -28,7 +28,7 @@ def step_sums(output: Path, problems: list[Problem]) -> pl.DataFrame:
     """The sums of each step: columns SUMS, without rows where there are none."""
     file = output / STEPS_FILE
     rows = read_table(file, problems) if file.is_file() else pl.DataFrame()
-    return _typed(rows, problems) if rows.height else database_sums(output, problems)
+    return _typed_rows(rows, problems) if rows.height else database_sums(output, problems)
 
 
 def database_sums(output: Path, problems: list[Problem]) -> pl.DataFrame:
@@ -38,10 +38,10 @@ def database_sums(output: Path, problems: list[Problem]) -> pl.DataFrame:
     if not texts:
         columns.remove("Preparing")
         texts = text_rows(output, "StepTraceTime", columns, problems)
-    return _typed(pl.DataFrame(texts, dict.fromkeys(columns, pl.String), orient="row"), problems)
+    return _typed_rows(pl.DataFrame(texts, dict.fromkeys(columns, pl.String), orient="row"), problems)
 
 
-def _typed(rows: pl.DataFrame, problems: list[Problem]) -> pl.DataFrame:
+def _typed_rows(rows: pl.DataFrame, problems: list[Problem]) -> pl.DataFrame:
     sums = rows.select(
         step=column(rows, "Step").str.extract(r"([0-9]{1,9})").cast(pl.Int32, strict=False).fill_null(0),
         **{name: nanoseconds(column(rows, name.capitalize())) for name in _TIMES},

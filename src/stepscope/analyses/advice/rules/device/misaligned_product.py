@@ -12,8 +12,8 @@ import polars as pl
 
 from stepscope.analyses.advice.engine.calls import work_under
 from stepscope.analyses.advice.engine.findings import Evidence, Finding, scale_work
+from stepscope.analyses.advice.engine.products import products
 from stepscope.analyses.advice.engine.run import Run
-from stepscope.analyses.advice.rules.device._products import products
 
 NEEDS = ("steps", "device", "launches", "shapes", "chip")
 APPLIES = ("gpu",)

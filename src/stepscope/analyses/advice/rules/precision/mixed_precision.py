@@ -10,8 +10,8 @@ import polars as pl
 
 from stepscope.analyses.advice.engine.calls import work_under
 from stepscope.analyses.advice.engine.findings import Evidence, Finding, scale_work
+from stepscope.analyses.advice.engine.products import flop_work
 from stepscope.analyses.advice.engine.run import Run
-from stepscope.analyses.advice.rules.device._products import flop_work
 from stepscope.model.devices import chips
 
 NEEDS = ("steps", "device", "launches", "shapes", "chip")
