@@ -180,7 +180,7 @@ def add_read_options(parser: argparse.ArgumentParser) -> "argparse._ArgumentGrou
 
 
 pins: list["Pins"] = []  # the cache entries that the command uses
-unwritten: list["Unwritten"] = []  # those that it writes after its answer
+unwritten: list["Unwritten"] = []  # and the entries that are written after its answer
 
 
 def open_trace(path: Path, args: argparse.Namespace) -> "Trace":
