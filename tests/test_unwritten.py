@@ -5,6 +5,7 @@ import os
 import signal
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import polars as pl
@@ -53,14 +54,15 @@ def test_arguments_are_read_where_they_are_used(tmp_path: Path) -> None:
     spans = stepscope.open(TRACE, unwritten=unwritten).spans
     written = stepscope.open(TRACE, cache=False).spans
     kernels = pl.col("kind") == "kernel"
-    for query in (
+    queries: tuple[Callable[[pl.LazyFrame], pl.LazyFrame], ...] = (
         lambda frame: frame.select("span", "args"),
         lambda frame: frame.filter(kernels).select("name", "args"),
         lambda frame: frame.filter(pl.col("args").str.contains("stream")).select("span"),
         lambda frame: frame.filter(kernels).select("args").head(5),
         lambda frame: frame.select("span").tail(7),
         lambda frame: frame.filter(pl.col("name").cast(pl.String) == "no such name").select("args", "kind"),
-    ):
+    )
+    for query in queries:
         assert query(spans).collect().equals(query(written).collect())
     unwritten.drop()
 

@@ -55,8 +55,8 @@ def decode(path: Path, format: str, scratch: Path | None = None, **options: Any)
         scratch.mkdir()
     folder = Path(tempfile.mkdtemp(prefix="stepscope.")) if scratch is None else scratch
     try:
-        trace = readers.read(path, format, readers.Options(scratch=folder, **options))
-        yield step_choice.with_advice(trace.with_meta(source=str(path)))
+        # No name keeps the tables: a caller that has copied them frees them.
+        yield step_choice.with_advice(readers.read(path, format, readers.Options(scratch=folder, **options)).with_meta(source=str(path)))
     finally:
         shutil.rmtree(folder, ignore_errors=True)
 

@@ -1,13 +1,17 @@
 """Recordings that are in memory before they are in the cache: the answer comes first, then the entry is written."""
 
 import contextlib
+import gc
 from collections.abc import Callable
 from pathlib import Path
+
+import polars as pl
 
 from stepscope.errors import StepscopeError
 from stepscope.io import cache, conversion, store
 from stepscope.io.conversion import Task
 from stepscope.model.trace import Trace
+from stepscope.process import heap
 from stepscope.process.worker import Progress
 
 _LIMIT = 256 << 20  # bytes of recordings in memory at the same time
@@ -46,6 +50,9 @@ class Unwritten:
     def write(self) -> None:
         """Write the entries. An interrupt ends this without an error: the answer is there."""
         try:
+            if self._pending:
+                gc.collect()  # the tables of the answer, which writing would add to
+                heap.give_back(sum(trace.spans.select(pl.len()).collect().item() for _, _, trace in self._pending))
             while self._pending:
                 key, run, trace = self._pending.pop()
                 store.write(trace, run)

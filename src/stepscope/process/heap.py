@@ -6,6 +6,8 @@ import sys
 from pathlib import Path
 
 _WORTHWHILE_ROWS = 100_000
+_MMAP_THRESHOLD, _RETURNED_BYTES = -3, 1 << 20  # M_MMAP_THRESHOLD of glibc, which otherwise grows with use
+_POLARS_OPTIONS = "dirty_decay_ms:100,muzzy_decay_ms:0"  # of jemalloc
 
 
 def give_back(rows: int) -> None:
@@ -14,6 +16,17 @@ def give_back(rows: int) -> None:
     trim = getattr(ctypes.CDLL(None), "malloc_trim", None) if sys.platform == "linux" and rows >= _WORTHWHILE_ROWS else None
     if trim is not None:
         trim(0)
+
+
+def return_early() -> None:
+    """Return freed memory to the system sooner than by default: of the C library at once, of Polars after a tenth of a second.
+
+    It matters where one command decodes, joins and analyses a large file one after the other. Polars must not be loaded yet.
+    """
+    os.environ.setdefault("_RJEM_MALLOC_CONF", _POLARS_OPTIONS)
+    option = getattr(ctypes.CDLL(None), "mallopt", None) if sys.platform == "linux" else None
+    if option is not None:
+        option(_MMAP_THRESHOLD, _RETURNED_BYTES)
 
 
 class _Sizes(ctypes.Structure):

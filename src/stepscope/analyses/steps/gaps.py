@@ -14,6 +14,7 @@ from stepscope.model import intervals
 from stepscope.model.intervals import Bools, Ints, Set
 from stepscope.model.memo import memoized
 from stepscope.model.schema import KINDS
+from stepscope.model.texts import as_text
 from stepscope.model.trace import Trace
 
 COLUMNS = {
@@ -151,6 +152,7 @@ def _idle(device: Device, steps: pl.DataFrame, host: _Host, main: int, unknown: 
             device=pl.lit(device.number),
         )
         .rename({"name": "next_kernel", "span": "next_span"})
+        .with_columns(as_text("next_kernel"))
         .select(pl.col(name).cast(dtype) for name, dtype in COLUMNS.items())
     )
 

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 from stepscope.errors import UsageError
 from stepscope.model import units
 from stepscope.model.parameters import check_word, nearest, steps, suggestion, type_of, value
+from stepscope.process import heap
 
 if TYPE_CHECKING:
     from stepscope.io.cache import Pins
@@ -179,11 +180,12 @@ def add_read_options(parser: argparse.ArgumentParser) -> "argparse._ArgumentGrou
 
 
 pins: list["Pins"] = []  # the cache entries that the command uses
-unwritten: list["Unwritten"] = []  # those that it writes after its answer
+unwritten: list["Unwritten"] = []  # and the entries that are written after its answer
 
 
 def open_trace(path: Path, args: argparse.Namespace) -> "Trace":
     """The trace at a path, read with the reading flags; a terminal shows progress if it takes long."""
+    heap.return_early()
     from stepscope.io.cache import Pins
     from stepscope.io.conversion import large_apart
     from stepscope.io.open_run import open

@@ -8,13 +8,15 @@ import numpy as np
 import polars as pl
 
 from stepscope.analyses.advice.engine.lines import most_common
-from stepscope.analyses.shared.device_work import device_work
+from stepscope.analyses.shared.device_work import device_work, or_null
 from stepscope.analyses.shared.operator_calls import host_operators, nearest, rows_of
 from stepscope.analyses.shared.replays.nodes import Graph
 from stepscope.analyses.shared.steps.host_phases import host_spans, main_threads
 from stepscope.analyses.shared.steps.step_windows import device_steps
 from stepscope.analyses.shared.steps.warmup import counting_steps
 from stepscope.model import intervals
+from stepscope.model.steps.step_assignment import DEVICE_WORK
+from stepscope.model.texts import as_text
 from stepscope.model.trace import Trace
 
 # Names of copies from the host to the device, as CUDA, ROCm, XLA and CANN write them.
@@ -56,7 +58,7 @@ class Run:
     def work(self) -> pl.DataFrame:
         """Device work of `steps`: rank, step, span, kind, name, type, track, start_ns, end_ns, dur_ns, launch_ns, launched_ns,
         launch_track, op and op_name, the operator that launched it."""
-        spans = self.trace.spans.select("rank", "span", type="op_type").collect()
+        spans = self.trace.spans.filter(pl.col("kind").is_in(DEVICE_WORK)).select("rank", "span", type="op_type").collect()
         ops = self.operators.select("rank", op="span", op_name="name")
         every = device_work(self.trace).with_columns(at_ns=pl.coalesce("launch_ns", "start_ns"))
         # Of steps of the device, an earlier one may have launched the work: then only the source knows the step.
@@ -64,9 +66,9 @@ class Run:
         others = self.in_steps(every.filter(pl.col("step").is_null()), "at_ns").select(known.columns)
         in_steps = pl.concat([known, others]).sort("rank", "start_ns", "span")
         return (
-            in_steps.with_columns(pl.col("name").cast(pl.String), dur_ns=pl.col("end_ns") - pl.col("start_ns"))
+            in_steps.with_columns(as_text("name"), dur_ns=pl.col("end_ns") - pl.col("start_ns"))
             .join(spans, on=["rank", "span"], how="left", maintain_order="left")
-            .with_columns(pl.col("type").cast(pl.String))
+            .with_columns(as_text("type"))
             .join(ops, on=["rank", "op"], how="left", maintain_order="left")
         )
 
@@ -77,12 +79,12 @@ class Run:
         columns = ("rank", "span", "start_ns", "dur_ns", "name", "track", "depth", "parent", "shapes", "dtypes", "scope")
         near = pl.col("start_ns").is_between(self.steps["start_ns"].min(), self.steps["end_ns"].max())
         ops = self.trace.spans.filter(pl.col("kind") == "op", near).select(columns).collect()
+        ops = self.in_steps(ops, "start_ns")
         nesting = self.nesting[rows_of(self.nesting, ops["rank"], ops["span"])].drop("rank", "span")
-        rows = self.in_steps(ops.hstack(nesting).with_columns(outermost=pl.col("outer") < 0).drop("outer"), "start_ns")
-        texts = pl.col("name", "shapes", "dtypes", "scope").cast(pl.String)
-        in_steps = rows.with_columns(texts, end_ns=pl.col("start_ns") + pl.col("dur_ns"))
-        thread = self.host.select("rank", "span", "thread")
-        return in_steps.join(thread, on=["rank", "span"], how="left", maintain_order="left")
+        rows = ops.hstack(nesting).with_columns(outermost=pl.col("outer") < 0).drop("outer")
+        texts = as_text("name", "shapes", "dtypes", "scope")
+        thread = self.host["thread"].gather(or_null(rows_of(self.host, rows["rank"], rows["span"])))
+        return rows.with_columns(texts, thread, end_ns=pl.col("start_ns") + pl.col("dur_ns"))
 
     @functools.cached_property
     def nesting(self) -> pl.DataFrame:
@@ -110,7 +112,7 @@ class Run:
         columns = ("rank", "span", "name", "track", "thread", "depth", "parent", "start_ns", "dur_ns")
         near = pl.col("start_ns").is_between(self.steps["start_ns"].min(), self.steps["end_ns"].max())
         rows = self.in_steps(host_spans(self.trace).filter(near).select(*columns, "kind").collect(), "start_ns")
-        rows = rows.with_columns(pl.col("name", "kind").cast(pl.String), end_ns=pl.col("start_ns") + pl.col("dur_ns"))
+        rows = rows.with_columns(as_text("name", "kind"), end_ns=pl.col("start_ns") + pl.col("dur_ns"))
         main = main_threads(self.trace).with_columns(main=True)
         return rows.join(main, on=["rank", "thread"], how="left", maintain_order="left").with_columns(pl.col("main").fill_null(False))
 
@@ -180,11 +182,13 @@ def _with_steps(rows: pl.DataFrame, column: str, steps: pl.DataFrame) -> pl.Data
     bounds = steps.select("rank", "step", step_start="start_ns", step_end="end_ns").sort("step_start")
     near = pl.col(column).is_between(bounds["step_start"].min(), bounds["step_end"].max())  # sorting all rows would take longer
     in_steps = (
-        rows.drop("step", strict=False)
+        rows.select("rank", column)
+        .with_row_index("row")
         .filter(near)
-        .with_row_index("order")
         .sort(column)
         .join_asof(bounds, left_on=column, right_on="step_start", by="rank", check_sortedness=False)
         .filter(pl.col(column) < pl.col("step_end"))
+        .select("row", "step")
+        .sort("row")
     )
-    return in_steps.sort("order").drop("order", "step_start", "step_end")
+    return rows.drop("step", strict=False)[in_steps["row"]].with_columns(in_steps["step"])

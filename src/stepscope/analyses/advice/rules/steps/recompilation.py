@@ -32,7 +32,7 @@ _CALL = r"^PjitFunction\((.*)\)$"  # the call of JAX that traces, lowers and com
 
 def recompilation(run: Run) -> Iterator[Finding]:
     steps = run.all_steps
-    names = run.trace.spans.select(pl.col("name").cast(pl.String).unique()).collect()["name"].drop_nulls()
+    names = run.trace.spans.select(pl.col("name").unique()).collect()["name"].cast(pl.String).drop_nulls()
     compiling = names.filter(names.str.contains(_COMPILES))
     if steps.is_empty() or compiling.is_empty():
         return
