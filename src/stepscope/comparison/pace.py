@@ -1,8 +1,8 @@
 """How much faster or slower do all operators run alike, and what changes beside that?
 
 Clocks, temperature, memory placement and other programs make all of a run slower or faster. Two recordings of one program on a quiet
-machine differ by 5 %, some by 16 %, and nearly all of that is the same factor in each operator. So the factor that the operators have in common is
-taken for the pace of the machine, and a change of the program is what differs from it.
+machine differ by 5 %, some by 16 %, and nearly all of that is the same factor in each operator. So the factor that the operators have in
+common is taken for the pace of the machine, and a change of the program is what differs from it.
 """
 
 import math
