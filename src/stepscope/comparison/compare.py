@@ -43,7 +43,7 @@ SUMMARY = {
     "low_share": pl.Float64,  # 95 % interval of change_share; null if the noise is unknown
     "high_share": pl.Float64,
     "visible_share": pl.Float64,  # changes below are hidden by noise
-    "pace_share": pl.Float64,  # change of all operators alike, as from clocks or other programs; null: not comparable, or above 10 %
+    "pace_share": pl.Float64,  # change of all operators alike, as from clocks or other programs; null: not comparable, or above 20 %
     "paced_share": pl.Float64,  # change of the step at equal pace
     "paced_low_share": pl.Float64,  # its 95 % interval
     "paced_high_share": pl.Float64,

@@ -24,10 +24,11 @@ def launches(unprofiled_ns: int = 0, options: dict[str, bool] | None = None, ext
     return trace.with_meta(unprofiled_steps=bare, options=options or {})
 
 
-def test_the_gain_of_a_host_finding_is_the_part_of_the_idle_time_that_is_left_without_recording() -> None:
-    # The device is busy for 60 us. Idle: 540 us while recorded, 240 us in an unprofiled step of 300 us.
+def test_the_gain_of_a_host_finding_is_that_of_the_unprofiled_step() -> None:
+    # With the fix, 600 - 532 = 68 us of the recorded step are left: 60 us of kernels and the first launch. The unprofiled step has 300 us.
     row = finding(launches(300_000), "launch_bound")
-    assert row["gain_ns"] == round(532_000 * 240 / 540)
+    assert row["gain_ns"] == 300_000 - 68_000
+    assert (row["of_step"], row["of_step_ns"], row["gain_share"]) == ("unprofiled", 300_000, 232 / 300)
     (statement,) = rows(launches(300_000), "distortion")
     assert (statement["status"], statement["code"]) == ("statement", "advice-distortion-known")
     assert statement["title"].startswith("+100 % per recorded step: 600 µs, unprofiled 300 µs.")

@@ -80,8 +80,8 @@ def single_updates(count: int) -> list[Call]:
 
 def test_an_optimizer_that_updates_one_parameter_after_the_other_saves_the_cost_of_each_call() -> None:
     row = finding(step_of(single_updates(40)), "optimizer_loop")
-    # 36 x 5 us + 4 x 2 us = 188 us, of which 40 calls cost 2 us each.
-    assert (row["gain_ns"], row["culprit"], row["parameters"]["calls"]) == (80_000, "Adam.step", 40)
+    # The fastest quarter of the calls takes up to 5 us, so that is the cost of a call, and all of 36 x 5 us + 4 x 2 us = 188 us is cost.
+    assert (row["gain_ns"], row["culprit"], row["parameters"]["calls"]) == (188_000, "Adam.step", 40)
 
 
 def test_an_optimizer_that_updates_all_parameters_together_is_no_finding() -> None:

@@ -34,11 +34,11 @@ class Rule(NamedTuple):
     link: str
     fix: dict[str, str]
     explains: tuple[str, ...]
-    after: tuple[str, ...]
     host_bound: bool
     notice: bool
     all_ranks: bool
     find: Callable[[Run], Iterator[Finding]]
+    after: tuple[str, ...] = ()
 
 
 @functools.cache
@@ -58,9 +58,9 @@ def _rule(file: Path) -> Rule:
         link=module.LINK,
         fix=module.FIX,
         explains=getattr(module, "EXPLAINS", ()),
-        after=getattr(module, "AFTER", ()),
         host_bound=getattr(module, "HOST_BOUND", False),
         notice=getattr(module, "NOTICE", False),
         all_ranks=getattr(module, "ALL_RANKS", False),
         find=getattr(module, file.stem),
+        after=getattr(module, "AFTER", ()),
     )
