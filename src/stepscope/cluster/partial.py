@@ -1,6 +1,6 @@
 """Partial summaries: what the tasks of an engine write and merge. Only the last one becomes a run folder (`io/store.py`).
 
-A folder with the metadata and one Arrow file for each table that has rows. It is removed after the merge, so it is not compressed and not checked.
+A folder with the metadata and one Arrow file for each table that has rows. It is removed after the merge: not compressed, not checked.
 """
 
 from pathlib import Path
