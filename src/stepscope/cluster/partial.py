@@ -1,8 +1,9 @@
 """Partial summaries: what the tasks of an engine write and merge. Only the last one becomes a run folder (`io/store.py`).
 
-A folder with the metadata and one Arrow file for each table that has rows. Nobody keeps it, so it is not compressed and not checked.
+A folder with the metadata and one Arrow file for each table that has rows. It is removed after the merge: not compressed, not checked.
 """
 
+import shutil
 from pathlib import Path
 
 import msgspec
@@ -19,7 +20,7 @@ _TABLES = [*rank_tables.KEPT, *rank_tables.TABLES]
 
 def write(trace: Trace, folder: Path) -> None:
     """Write the summary of some ranks."""
-    folder.mkdir()
+    _make_empty(folder)
     # Categories are numbered in the order in which a process met them: files have the text.
     frames = pl.collect_all([trace.table(name).with_columns(cs.categorical().cast(pl.String)) for name in _TABLES])
     for name, frame in zip(_TABLES, frames, strict=True):
@@ -30,7 +31,7 @@ def write(trace: Trace, folder: Path) -> None:
 
 def merge(folders: list[Path], out: Path) -> Meta:
     """Join partial summaries, in their order, and return the metadata of all."""
-    out.mkdir()
+    _make_empty(out)
     meta = _joined_meta(folders)
     for name in _TABLES:
         if files := _files(folders, name):
@@ -43,6 +44,12 @@ def read(folders: list[Path]) -> Trace:
     """Partial summaries as one trace, in their order."""
     tables = {name: pl.concat([pl.scan_ipc(file) for file in files]) for name in _TABLES if (files := _files(folders, name))}
     return Trace(tables, _joined_meta(folders))
+
+
+def _make_empty(folder: Path) -> None:
+    """A process that ended in the middle of this task may have left a part of it."""
+    shutil.rmtree(folder, ignore_errors=True)
+    folder.mkdir()
 
 
 def _files(folders: list[Path], name: str) -> list[Path]:

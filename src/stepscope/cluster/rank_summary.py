@@ -30,7 +30,7 @@ from stepscope.io.open_source import SourceOpener
 from stepscope.model import rank_tables, schema
 from stepscope.model.trace import Trace, combine, unread_problem
 
-# Up to this number, the spans of several ranks are read once, with all columns; of a larger rank, each analysis reads those that it needs.
+# Up to this number, the spans of several ranks are read once; of a larger rank, each analysis reads the columns that it needs.
 _IN_MEMORY = 1 << 19
 _OF_PROCESS = ("pid", "parent", "process")  # entries of a header that belong to one process
 

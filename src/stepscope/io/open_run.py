@@ -127,8 +127,8 @@ def _beyond_world(traces: list[Trace]) -> list[dict[str, Any]]:
     """A row of `problems` where a recording of a rank contradicts the size of the job."""
     size = max((trace.meta.world_size or 0 for trace in traces), default=0)
     beyond = [trace for trace in traces if size and max(trace.meta.ranks, default=-1) >= size]
-    what = f"the recordings say that the job has {units.count(size, 'rank')}, but there is a recording of rank "
-    return [{"rank": max(t.meta.ranks), "file": t.meta.source, "what": f"{what}{max(t.meta.ranks)}", "lost": 0} for t in beyond]
+    fault = f"the recordings say that the job has {units.count(size, 'rank')}, but there is a recording of rank "
+    return [{"rank": max(t.meta.ranks), "file": t.meta.source, "what": f"{fault}{max(t.meta.ranks)}", "lost": 0} for t in beyond]
 
 
 def open_recording(recording: Recording, opener: SourceOpener) -> tuple[Trace, list[DataError]]:

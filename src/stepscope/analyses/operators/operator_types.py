@@ -73,12 +73,12 @@ def _device(trace: Trace) -> pl.DataFrame:
     call = calls_of_operators(trace, work)
     several = np.bincount(call[call >= 0], minlength=1)[np.maximum(call, 0)] > 1
     rows = work.with_columns(_TYPE, pl.Series("is_call", call >= 0), several=pl.Series((call >= 0) & several))
-    together = rows.filter("several").group_by("rank", "device", "type", "scope", "op").agg(pl.col("dur_ns", "self_ns").sum())
+    summed = rows.filter("several").group_by("rank", "device", "type", "scope", "op").agg(pl.col("dur_ns", "self_ns").sum())
     key = ["rank", "device", "type", "is_call"]
     totals = pl.concat(
         [
             _totals(rows.filter(~pl.col("several")), *key),
-            _totals(together.with_columns(is_call=pl.lit(value=True)), *key),
+            _totals(summed.with_columns(is_call=pl.lit(value=True)), *key),
         ]
     )
     calls_of = pl.when("is_call").then(pl.lit("operator")).otherwise(pl.lit("kernel"))

@@ -134,7 +134,7 @@ def _device_work(trace: Trace) -> pl.LazyFrame:
 
 
 def _partly_lost(trace: Trace, rank: int, names: pl.DataFrame) -> Launches:
-    """The launch calls of a rank of which some have no work.
+    """The launch calls of a rank, some without work.
 
     Some calls launch nothing: a call that encloses another, or one that a graph captures. If the name of a call does not imply a kernel,
     nearly all calls of that name must have work, in at least one step.
