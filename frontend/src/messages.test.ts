@@ -39,7 +39,11 @@ test("numbers are rounded as in Python: half way to the even digit", () => {
 });
 
 test("numbers are parts of their own, for the page to mark", () => {
-  expect(messageParts("range", { idle: 0.25 }, catalog)).toEqual(["", { value: 0.25, quantity: "share", parameter: "idle" }, " idle"]);
+  expect(messageParts("range", { idle: 0.25 }, catalog)).toEqual([
+    "",
+    { value: 0.25, quantity: "share", parameter: "idle" },
+    " idle",
+  ]);
 });
 
 test("names are parts of their own, with the whole name on hover if they are shortened", () => {

@@ -650,3 +650,9 @@ def test_names_of_kernels_are_short_in_a_sentence() -> None:
         "x" * 61: "x" * 59 + "…",
     }.items():
         assert short_name(name) == short
+
+
+def test_flops_that_ascend_counts_for_all_operators_are_not_those_of_matrix_operators(shared: Path) -> None:
+    """Ten operators in flops_1.txt of MindInsight, most of them casts and transfers of layouts."""
+    texts = stepscope.open(shared / "mindinsight" / "profiler", cache=False).verdict(topic="flops").filter(rank=1)["text"].to_list()
+    assert texts[0].startswith("6.66 GFLOP in operators, at 14.6 TFLOP/s")

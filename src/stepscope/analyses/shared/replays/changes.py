@@ -85,7 +85,7 @@ def scale(trace: Trace, graph: Graph, durations: Durations, name: str, factor: f
     wanted = tasks.filter(_matches(tasks, name)).select("rank", "span")
     key = pl.DataFrame({"rank": graph.rank.astype(np.int32), "span": graph.span}).with_row_index("node").filter(pl.col("span") >= 0)
     nodes = key.join(wanted, on=["rank", "span"])["node"].cast(pl.Int64).to_numpy()
-    if wanted.height:  # work of which no completely recorded step has any changes none of them
+    if wanted.height:  # work outside of the completely recorded steps changes none of them
         durations.duration[nodes] = np.rint(durations.duration[nodes] * factor).astype(np.int64)
         return int(wanted.height)
     return _scale_host(trace, graph, durations, name, factor)

@@ -60,6 +60,9 @@ def _texts(trace: Trace, calls: pl.DataFrame, steps: list[_Row], ranks: list[int
     precisions = calls.filter(pl.col("flops").is_not_null())["precision"].drop_nulls().unique().sort().to_list()
     chips = trace.devices.filter(pl.col("rank").is_in(ranks), (pl.col("kind") != "cpu").fill_null(True)).select("name").collect()
     names = {"chip": ", ".join(chips["name"].drop_nulls().unique().sort()), "precision": ", ".join(precisions)}
+    # The tools of Ascend count the FLOPs of all operators, others those of matrix operators.
+    ascend = calls.filter(counted, pl.col("how") == "recorded", pl.col("device").is_in(["aicore", "aicpu"])).height
+    names["what"] = "operators" if ascend else "matrix operators"
     several = {"ranks": len(totals)} if len(ranks) > 1 else {}
     rate = value_range(column(totals, "flops_per_s"))
     used = column(totals, "utilization")
