@@ -412,6 +412,9 @@ def test_show_tables_describe_and_explain_work(process: QueryProcess, small: Tra
         ("", "empty; expected a query"),
         ("delete from spans", "DELETE is not a query; expected SELECT"),
         ("pivot spans on kind using count(*)", "PIVOT needs the values"),
+        ("update extensions", "this statement is not a query; expected SELECT"),
+        ("select " + "(" * 2000 + "1" + ")" * 2000, "the query is nested too deeply"),
+        ("select '\udcff'", "the query has an invalid character at position 9"),
     ],
 )
 def test_a_mistake_is_one_line_that_helps(sql: str, line: str, process: QueryProcess, small: Trace) -> None:
