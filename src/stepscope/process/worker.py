@@ -106,7 +106,7 @@ class Worker:
         try:
             while True:
                 try:
-                    # Not a plain read: Polars handles SIGINT such that a read goes on, and Ctrl-C would wait for the worker.
+                    # Not a plain read: after Polars has set its handler of SIGINT, a read continues, and Ctrl-C would wait for the worker.
                     while not _is_readable(self._answers):
                         if on_progress is not None:
                             on_progress(done, total)
