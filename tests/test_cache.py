@@ -7,6 +7,7 @@ import sys
 import time
 from pathlib import Path
 
+import polars as pl
 import pytest
 
 import stepscope
@@ -15,6 +16,7 @@ from stepscope.errors import UsageError
 from stepscope.io import cache
 
 KEY = "0123456789abcdef" * 2
+SAMPLE = Path(__file__).parent / "samples/chrome/torch-2.13.0/cpu_training.json.gz"
 
 
 @pytest.fixture(autouse=True)
@@ -244,3 +246,51 @@ def test_a_cache_entry_that_lost_a_bit_is_read_again_a_day_later(folder: Path, t
     os.utime(header, (time.time() - 90_000,) * 2)
     assert stepscope.open(trace).spans.collect()["dur_ns"].to_list() == [1_000_000]
     assert content != spans.read_bytes()
+
+
+OTHER_USER = 54_321
+
+
+def opened_once(folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> str:
+    """What the command says about a trace whose cache is or was in `folder`."""
+    monkeypatch.setattr(cache, "_notices", [])
+    assert main(["show", "steps", str(SAMPLE), "--format", "csv"]) == 0
+    said = capsys.readouterr()
+    assert len(said.out.splitlines()) > 2
+    return said.err
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can make files of another user")
+def test_a_default_folder_that_another_user_made_is_not_used(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.delenv("STEPSCOPE_CACHE")
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    monkeypatch.setattr("sys.platform", "linux")
+    place = tmp_path / "stepscope"
+    place.mkdir(mode=0o777)
+    os.chown(place, OTHER_USER, OTHER_USER)
+    assert "it belongs to another user" in opened_once(place, monkeypatch, capsys)
+    assert list(place.iterdir()) == []
+    monkeypatch.setenv("STEPSCOPE_CACHE", str(place))  # chosen by name
+    assert opened_once(place, monkeypatch, capsys) == ""
+    assert list(place.iterdir()) != []
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can make files of another user")
+@pytest.mark.parametrize("linked", [False, True])
+def test_an_entry_that_another_user_planted_is_not_read(
+    linked: bool, folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert opened_once(folder, monkeypatch, capsys) == ""
+    made = next(path for path in folder.iterdir() if len(path.name) == 32 and (path / "run.json").exists())
+    false = folder / "false"
+    made.rename(false)
+    pl.read_parquet(false / "steps.parquet").head(1).write_parquet(false / "steps.parquet")
+    cache.seal(false)
+    if linked:
+        made.symlink_to(false)
+    else:
+        false.rename(made)
+        os.chown(made, OTHER_USER, OTHER_USER)
+    opened_once(folder, monkeypatch, capsys)  # it has the rows of the file

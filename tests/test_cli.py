@@ -211,14 +211,18 @@ def test_the_examples_of_help_work(name: str, tmp_path: Path, say, monkeypatch: 
     [
         (["sumary", "RUN"], "no command 'sumary'; did you mean 'summary'?"),
         (["--sumary"], "no flag --sumary"),
-        (["summary"], "the following arguments are required: PATH"),
+        (["summary"], "missing PATH"),
+        (["summary", ""], "an argument is empty: is a variable of the shell unset?"),
+        (["summary", "--rank"], "--rank needs a value"),
+        (["--summary", "RUN"], "no flag --summary; commands have no dashes: stepscope summary"),
+        (["-v"], "no flag -v; `stepscope --help` lists the commands"),
         (["summary", "RUN", "extra"], "unexpected argument 'extra': stepscope summary accepts PATH"),
         (
             ["export", "RUN", "OUT", "--to", "chrome", "-o", "X"],
             "unexpected argument 'OUT': stepscope export accepts PATH; to write to it, use -o OUT",
         ),
         (["summary", "RUN", "--partail"], "no flag --partail; did you mean '--partial'?"),
-        (["summary", "RUN", "--rank", "x"], "argument --rank: invalid int value: 'x'"),
+        (["summary", "RUN", "--rank", "x"], "--rank is 'x'; expected a whole number"),
         (["summary", "RUN", "--rank", "5"], "no rank 5"),
         (["show", "overlapp", "RUN"], "no analysis or table 'overlapp'; did you mean 'overlap'?"),
         (["show", "step-trace", "RUN"], "no analysis or table 'step-trace'; did you mean 'step_trace'?"),
@@ -244,7 +248,7 @@ def test_the_examples_of_help_work(name: str, tmp_path: Path, say, monkeypatch: 
         (["query", "RUN"], 'missing SQL: stepscope query PATH "select ..."'),
         (["query", "select name from spans"], 'missing PATH: stepscope query PATH "select ..."'),
         (["export", "RUN", "--to", "chrme", "-o", "OUT"], "no format 'chrme'; did you mean 'chrome'?"),
-        (["export", "RUN", "--to", "chrome"], "the following arguments are required: -o/--output"),
+        (["export", "RUN", "--to", "chrome"], "missing -o/--output"),
         (["cache", "cleer"], "no action 'cleer'; did you mean 'clear'?"),
         (["cache", "zzzz"], "no action 'zzzz'; expected clear\n"),
         (["completion", "tcsh"], "no shell 'tcsh'; expected bash, zsh or fish\n"),
@@ -262,6 +266,13 @@ def test_wrong_use_is_one_line_with_a_suggestion_and_exit_code_2(words: list[str
     assert said.out == ""
     assert said.err.startswith("stepscope: ") and said.err.count("\n") == 1
     assert message in said.err
+
+
+@pytest.mark.parametrize("command", ["summary", "view", "list"])
+def test_an_address_is_not_taken_for_a_missing_file(command: str, say) -> None:  # type: ignore[no-untyped-def]
+    said = say(command, "https://example.com/trace.json.gz")
+    assert said.code == 1
+    assert said.err.endswith("no such file or folder; download it: only `stepscope cluster summarize` reads addresses\n")
 
 
 @pytest.mark.parametrize("words", [["summary"], ["show", "overlap"], ["list"], ["query"], ["export", "--to", "csv", "-o", "out"]])

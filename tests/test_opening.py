@@ -26,7 +26,7 @@ import stepscope
 import tiny
 from stepscope import readers
 from stepscope.errors import DataError, StepscopeError, UnknownFormatError, UsageError
-from stepscope.io import cache, open_source, store
+from stepscope.io import cache, cache_folder, open_source, store
 from stepscope.io.discover import Source
 from stepscope.io.sources import find_sources
 from stepscope.model import captures
@@ -141,7 +141,7 @@ def test_processes_that_read_the_same_file_at_once_all_get_it(tmp_path: Path) ->
     processes = [subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True) for _ in range(3)]
     assert [process.communicate()[0].strip() for process in processes] == ["3"] * 3
     assert len(cache.entries()) == 1
-    assert not list(cache.folder().glob(".*"))
+    assert not list(cache_folder.folder().glob(".*"))
 
 
 def test_the_slower_of_two_readers_takes_what_the_faster_one_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -158,7 +158,7 @@ def test_the_slower_of_two_readers_takes_what_the_faster_one_kept(tmp_path: Path
     monkeypatch.setattr(store, "write", overtaken)
     assert stepscope.open(file).spans.collect().height == 3
     assert [entry.path.stat().st_ino for entry in cache.entries()] == first  # it may be reading it now
-    assert not list(cache.folder().glob(".*"))
+    assert not list(cache_folder.folder().glob(".*"))
 
 
 def test_a_failed_read_leaves_nothing_behind(tmp_path: Path, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -446,6 +446,7 @@ def test_a_full_disk_is_one_line_that_names_the_place(tmp_path: Path) -> None:
     code = (
         "import resource, signal, sys\n"
         "signal.signal(signal.SIGXFSZ, signal.SIG_IGN)\n"
+        "sys.dont_write_bytecode = True  # half a file of bytecode would stay beside the source\n"
         "resource.setrlimit(resource.RLIMIT_FSIZE, (20_000, 20_000))\n"
         "from stepscope.cli import main\n"
         f"sys.exit(main(['show', 'overlap', {str(file)!r}]))"
@@ -455,7 +456,7 @@ def test_a_full_disk_is_one_line_that_names_the_place(tmp_path: Path) -> None:
     assert done.stderr.count("\n") == 1 and done.stderr.startswith("stepscope: ")
     assert "File too large" in done.stderr
     with contextlib.suppress(FileNotFoundError):
-        assert list(cache.folder().iterdir()) == []
+        assert list(cache_folder.folder().iterdir()) == []
 
 
 def test_kept_run_says_where_without_reading(tmp_path: Path) -> None:

@@ -1,6 +1,7 @@
 """SQL: answers over tables and analyses, no way to files or the network, bounded memory and rows, and a process that is locked."""
 
 import json
+import signal
 import subprocess
 import sys
 import threading
@@ -13,6 +14,7 @@ import pytest
 
 import stepscope
 import tiny
+from programs import environment
 from settling import until
 from stepscope.errors import StepscopeError, UsageError
 from stepscope.model.trace import Trace
@@ -412,6 +414,9 @@ def test_show_tables_describe_and_explain_work(process: QueryProcess, small: Tra
         ("", "empty; expected a query"),
         ("delete from spans", "DELETE is not a query; expected SELECT"),
         ("pivot spans on kind using count(*)", "PIVOT needs the values"),
+        ("update extensions", "this statement is not a query; expected SELECT"),
+        ("select " + "(" * 2000 + "1" + ")" * 2000, "the query is nested too deeply"),
+        ("select '\udcff'", "the query has an invalid character at position 9"),
     ],
 )
 def test_a_mistake_is_one_line_that_helps(sql: str, line: str, process: QueryProcess, small: Trace) -> None:
@@ -528,3 +533,25 @@ def test_only_what_is_named_is_sent_to_the_process(process: QueryProcess, small:
     monkeypatch.setattr(QueryProcess, "send_batch", record)
     Query(process, "select 'steps' as x, s.name from spans s -- operators").frame(small)
     assert sent == ["spans"]
+
+
+@pytest.mark.skipif(not LINUX, reason="looks at processes in /proc")
+def test_ctrl_c_ends_a_query_that_is_running(tmp_path: Path) -> None:
+    sql = "select count(*) from spans a, spans b, spans c"
+    command = [sys.executable, "-m", "stepscope", "query", str(RECORDING), sql]
+    query = subprocess.Popen(command, stderr=subprocess.PIPE, text=True, env=environment(tmp_path))
+
+    def engine_ticks() -> int:
+        """Processor time of the process that answers."""
+        children = Path(f"/proc/{query.pid}/task/{query.pid}/children").read_text().split()
+        fields = [Path(f"/proc/{child}/stat").read_text().rpartition(")")[2].split() for child in children]
+        return sum(int(field[11]) for field in fields)
+
+    try:
+        assert until(engine_ticks, lambda ticks: ticks > 400) > 400  # it computes for seconds: the tables have arrived
+        query.send_signal(signal.SIGINT)
+        assert query.communicate(timeout=60)[1] == ""
+    finally:
+        query.kill()
+        query.communicate()
+    assert query.returncode == 130

@@ -91,10 +91,10 @@ def test_a_cluster_that_is_not_there_is_refused_before_ray_waits_for_it(
     monkeypatch.setattr(ray, "init", lambda **options: pytest.fail("Ray waits for minutes"))
     port = str(free_port())
     job = rank_folders.write(tmp_path / "job", 1)
-    for chosen in ({"address": address.replace("FREE", port)}, {"address": "auto"}):
+    for chosen in (address.replace("FREE", port), "auto"):
         monkeypatch.setenv("RAY_ADDRESS", address.replace("FREE", port))
         with pytest.raises(UsageError) as refused:
-            summarize(job, tmp_path / "x", engine="ray", **chosen)
+            summarize(job, tmp_path / "x", engine="ray", address=chosen)
         assert str(refused.value).startswith(line.replace("FREE", port))
 
 

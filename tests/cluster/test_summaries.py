@@ -203,7 +203,7 @@ def test_a_process_that_ends_again_and_again_costs_its_ranks_only(tmp_path: Path
     [
         ({"engine": "dask"}, "no engine 'dask'"),
         ({"workers": 0}, "workers is 0"),
-        ({"memory_per_worker": 1 << 20}, "memory_per_worker is 1048576"),
+        ({"memory_per_worker": 1 << 20}, "memory_per_worker is 1.00 MiB; expected at least 300 MiB"),
         ({"address": "auto"}, "address is for the engine ray"),
     ],
 )

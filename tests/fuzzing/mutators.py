@@ -114,7 +114,16 @@ MOST_BYTES = 4 << 20  # a mutation never lets a file grow above this
 # An earlier mutation may have left nothing for the next.
 _NOTHING_TO_CHANGE = (
     *(OSError, IndexError, ValueError, KeyError, TypeError, EOFError, RecursionError, MemoryError, OverflowError, NotImplementedError),
-    *(sqlite3.Error, pl.exceptions.PolarsError, zipfile.BadZipFile, zlib.error, csv.Error, tokenize.TokenError, SyntaxError),
+    *(
+        sqlite3.Error,
+        pl.exceptions.PolarsError,
+        pl.exceptions.PanicException,
+        zipfile.BadZipFile,
+        zlib.error,
+        csv.Error,
+        tokenize.TokenError,
+        SyntaxError,
+    ),
 )
 
 

@@ -126,6 +126,13 @@ def _run(words: list[str]) -> int:
         sys.stdout.write(f"stepscope {__version__}\n")
         return 0
     top = parser(words)
+    if words and words[0].startswith("-") and words[0] not in top.flags:
+        name = words[0].lstrip("-")
+        raise UsageError(
+            f"no flag {words[0]}; commands have no dashes: stepscope {name}"
+            if name in COMMANDS
+            else f"no flag {words[0]}; `stepscope --help` lists the commands"
+        )
     try:
         if not words or words[0].startswith("-"):
             _, extra = top.parse_known_args(words)

@@ -17,6 +17,7 @@ from stepscope.errors import DataError, UnknownFormatError, UsageError
 from stepscope.io import discover, store
 from stepscope.io.open_run import expected_rank
 from stepscope.io.sources import find_sources, known_formats
+from stepscope.model import units
 from stepscope.model.parameters import check_word
 from stepscope.model.trace import Trace, unread_problem
 
@@ -57,9 +58,9 @@ def summarize(
     if workers is not None and workers < 1:
         raise UsageError(f"workers is {workers}; expected 1 or more")
     if memory_per_worker is not None and memory_per_worker < _LEAST_MEMORY:
-        raise UsageError(f"memory_per_worker is {memory_per_worker}; expected at least {_LEAST_MEMORY}")
+        raise UsageError(f"memory_per_worker is {units.size(memory_per_worker)}; expected at least {units.size(_LEAST_MEMORY)}")
     if address is not None and engine != "ray":
-        raise UsageError("address is for the engine ray")
+        raise UsageError("address is for the engine ray: add --engine ray")
     source, target = os.fspath(path), os.fspath(output)
     _check_output(target, overwrite=overwrite)
     plan = plan_of(source)

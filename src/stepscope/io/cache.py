@@ -13,7 +13,6 @@ import os
 import re
 import secrets
 import shutil
-import sys
 import tempfile
 import threading
 import time
@@ -24,6 +23,7 @@ from typing import NamedTuple, TypeVar
 
 from stepscope.errors import NoRoomError, StepscopeError, UsageError
 from stepscope.io import cache_usage
+from stepscope.io.cache_folder import folder, is_trusted, private_folder, trusted_folder
 from stepscope.model import units
 from stepscope.process import notices
 
@@ -52,20 +52,7 @@ class UnusableError(StepscopeError):
     """The cache cannot be read or written here."""
 
 
-# Where, how large, under which key
-
-
-def folder() -> Path:
-    """The folder of the cache: STEPSCOPE_CACHE, or the platform's cache directory."""
-    if path := os.environ.get("STEPSCOPE_CACHE"):
-        return Path(path)
-    try:
-        home = Path.home()
-    except RuntimeError:  # a container's user without a name
-        raise UsageError("there is no home folder to keep a cache in; set STEPSCOPE_CACHE to a folder") from None
-    if sys.platform == "darwin":
-        return home / "Library" / "Caches" / "stepscope"
-    return Path(os.environ.get("XDG_CACHE_HOME") or home / ".cache") / "stepscope"
+# How large, under which key
 
 
 def limit() -> int:
@@ -148,7 +135,7 @@ def get_or_build(
     `pins`, no process removes the entry before they are released. `on_built` gets a new entry; by default the cache is trimmed then.
     """
     try:
-        entry = folder() / key
+        entry = trusted_folder() / key
         loaded = _load_entry(entry, load, pins)
         if loaded is not None:
             return loaded
@@ -169,12 +156,16 @@ def get_or_build(
 
 def load(key: str, load: Callable[[Path], _T], pins: "Pins | None" = None) -> _T | None:
     """The entry of this key as `load` reads it; None where there is none, or a damaged one."""
-    return _load_entry(folder() / key, load, pins)
+    try:
+        entry = trusted_folder() / key
+    except OSError:
+        return None
+    return _load_entry(entry, load, pins)
 
 
 def _load_entry(entry: Path, load: Callable[[Path], _T], pins: "Pins | None") -> _T | None:
     """The entry; None where there is none. A damaged entry is removed."""
-    if not (_header(entry).exists() if pins is None else pins.hold(entry)):
+    if not is_trusted(entry) or not (_header(entry).exists() if pins is None else pins.hold(entry)):
         return None
     with contextlib.suppress(OSError, StepscopeError, ValueError, KeyError):
         if intact(entry) and (_used_today(entry) or _matches_checksums(entry)):
@@ -213,7 +204,7 @@ def reason(error: OSError | StepscopeError) -> str:
 
 def draft() -> Path:
     """A new folder inside the cache to build an entry in. `settle` moves the complete entry out of it, `drop` removes the rest."""
-    place = _private_folder()
+    place = private_folder()
     for name in cache_usage.abandoned_names(place):
         if _DRAFT.fullmatch(name):
             shutil.rmtree(place / name, ignore_errors=True)
@@ -239,7 +230,7 @@ def settle(path: Path, entry: Path) -> bool:
         try:
             path.rename(entry)
         except OSError:
-            if intact(entry):
+            if is_trusted(entry) and intact(entry):
                 return True
             discard(entry)  # damaged, or left by a removal that was killed
         else:
@@ -328,24 +319,6 @@ class Pins:
 # The cache as a whole
 
 
-def _private_folder() -> Path:
-    """The folder of the cache, created if missing: closed to other users, unless the user chose one that is open."""
-    path = folder()
-    path.mkdir(parents=True, exist_ok=True, mode=0o700)
-    status = path.stat()
-    if not os.environ.get("STEPSCOPE_CACHE") and status.st_uid == os.geteuid() and status.st_mode & 0o077:
-        path.chmod(0o700)
-    return path
-
-
-def is_open_to_others() -> bool:
-    """Whether other users can list the folder. They see only names: the entries are closed."""
-    try:
-        return bool(folder().stat().st_mode & 0o077)
-    except OSError:
-        return False
-
-
 _notices: list[str] = []
 
 
@@ -426,7 +399,10 @@ def _remove(path: Path, *, though_used: bool = False) -> bool:
         return True
     except OSError:
         return False
-    shutil.rmtree(away, ignore_errors=True)
+    if away.is_symlink():
+        away.unlink(missing_ok=True)
+    else:
+        shutil.rmtree(away, ignore_errors=True)
     return True
 
 

@@ -12,7 +12,7 @@ import polars as pl
 
 from stepscope import readers
 from stepscope.errors import DataError, NoRoomError, UsageError
-from stepscope.io import cache, conversion, store
+from stepscope.io import cache, cache_folder, conversion, store
 from stepscope.io.discover import Source, rank_in_name
 from stepscope.io.sources import check_access, file_states, files_beside
 from stepscope.io.unwritten import Unwritten
@@ -143,8 +143,8 @@ def cached_run(source: Source, *, partial: bool = False) -> Path | None:
     if source.format in ("run", "capture"):
         return None
     try:
-        return cache.folder() / _cache_key(source, partial)
-    except UsageError as error:
+        return cache_folder.trusted_folder() / _cache_key(source, partial)
+    except (UsageError, PermissionError) as error:
         cache.report_unusable(error)
         return None
 

@@ -1,6 +1,7 @@
 """Traces at or below a path, found by content and without reading them."""
 
 import os
+import re
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TypeVar
@@ -15,6 +16,7 @@ _T = TypeVar("_T")
 # The format of each path, with the modification time, size and inode that it had then.
 Formats = dict[Path, tuple[tuple[int, int, int], str | None]]
 _LEVELS = 4  # PROF_*/device_0/data/FILE in a result folder
+_ADDRESS = re.compile(r"(?:https?|s3|gs|hdfs|abfs|ftp|ssh):/")  # a path has one slash where the address had two
 OnError = Callable[[DataError], None]
 
 
@@ -26,7 +28,7 @@ def find_sources(path: Path, on_error: OnError | None = None, formats: Formats |
     searches repeatedly passes the same `formats`, so that unchanged files are not examined again.
     """
     if not check_access(path.exists, path):
-        raise DataError(path, "no such file or folder")
+        raise missing(path)
     if not path.is_file() and not path.is_dir():
         raise DataError(path, "neither a file nor a folder; write it to a file first")
     format = _sniff(path, formats)
@@ -40,6 +42,12 @@ def find_sources(path: Path, on_error: OnError | None = None, formats: Formats |
         yield Source(path, format)
     else:
         yield from _sources_below(path, DEPTH, on_error or _raise, formats)
+
+
+def missing(path: Path) -> DataError:
+    """The error for a path where there is nothing."""
+    download = "; download it: only `stepscope cluster summarize` reads addresses" if _ADDRESS.match(str(path)) else ""
+    return DataError(path, f"no such file or folder{download}")
 
 
 def check_access(action: Callable[[], _T], path: Path) -> _T:

@@ -8,7 +8,7 @@ from pathlib import Path
 import polars as pl
 
 from stepscope.errors import StepscopeError
-from stepscope.io import cache, conversion, store
+from stepscope.io import cache, cache_folder, conversion, store
 from stepscope.io.conversion import Task
 from stepscope.model.trace import Trace
 from stepscope.process import heap
@@ -56,7 +56,7 @@ class Unwritten:
             while self._pending:
                 key, run, trace = self._pending.pop()
                 store.write(trace, run)
-                if not self._pins.settle(run, cache.folder() / key):
+                if not self._pins.settle(run, cache_folder.folder() / key):
                     raise cache.UnusableError(f"{key} in it cannot be replaced")
                 cache.trim()
         except (OSError, StepscopeError) as error:

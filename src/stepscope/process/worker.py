@@ -106,8 +106,9 @@ class Worker:
         try:
             while True:
                 try:
-                    if on_progress is not None:
-                        while not _is_readable(self._answers):
+                    # Not a plain read: after Polars has set its handler of SIGINT, a read continues, and Ctrl-C would wait for the worker.
+                    while not _is_readable(self._answers):
+                        if on_progress is not None:
                             on_progress(done, total)
                     (kind, *values), content = _read(self._answers)
                 except (OSError, EOFError, ValueError, msgspec.DecodeError):

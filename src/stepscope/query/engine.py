@@ -72,7 +72,7 @@ class Engine:
         """The query's syntax tree, as JSON. Only one query is allowed."""
         self._end()
         statements = self._database.extract_statements(sql)
-        kinds = [statement.type.name for statement in statements]
+        kinds = [_statement_kind(statement) for statement in statements]
         # Without its values PIVOT is several statements: DuckDB 2 calls them MULTI, DuckDB 1 lists them.
         if kinds == ["MULTI"] or (len(kinds) > 1 and re.match(r"\s*pivot\b", sql, re.IGNORECASE)):
             raise ValueError("PIVOT needs the values: pivot spans on kind in ('op', 'kernel') using count(*)")
@@ -144,6 +144,13 @@ class _Stream:
         return self._frame.__arrow_c_stream__(requested_schema)
 
 
+def _statement_kind(statement: Any) -> str:
+    try:
+        return str(statement.type.name)
+    except ValueError:  # DuckDB's own list of kinds lacks some, such as UPDATE EXTENSIONS
+        return "this statement"
+
+
 def _names(columns: list[str]) -> list[str]:
     """A unique name for each column of the answer. The suffix of a name is its unit."""
     plain = [match[1] if (match := _SAME_UNIT.fullmatch(name)) else name for name in columns]
@@ -180,6 +187,8 @@ def _line(error: BaseException, memory: int) -> str:
         return too_large(memory)
     if isinstance(error, duckdb.PermissionException) or "are disabled by configuration" in text:
         return "the query reaches for a file or the network; only the tables of the trace can be queried"
-    line = text.split("\n\nLINE ")[0]
+    if "Max expression depth limit" in text:
+        return "the query is nested too deeply"
+    line = text.split("\n\nLINE ")[0].split(" Please try installing")[0]  # of an extension: there are none here
     line = re.sub(r"^(?:\w+ )+Error: ", "", line) if isinstance(error, duckdb.Error) else line
     return " ".join(line.split()) or type(error).__name__

@@ -38,6 +38,10 @@ class Query:
     def __init__(self, process: QueryProcess, sql: str) -> None:
         if len(sql) > _LONGEST:
             raise UsageError(f"the query has {len(sql):,} characters; at most {_LONGEST:,} are allowed")
+        try:
+            sql.encode()
+        except UnicodeEncodeError as error:  # words of a command line that are not UTF-8, half a pair in JSON
+            raise UsageError(f"the query has an invalid character at position {error.start + 1}") from error
         self._process = process
         self._plan = Plan(process.call("parse", sql))
         names = list(dict.fromkeys([*schema.TABLES, *analysis_names()]))

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from stepscope.cli.shared import layout
 from stepscope.cli.shared.arguments import PATHS_HELP, add_read_options, size_of
-from stepscope.errors import DataError, UsageError
+from stepscope.errors import UsageError
 
 _PATIENCE_S = 3.0  # time for readers to stop and remove their files
 
@@ -47,6 +47,7 @@ def run(args: argparse.Namespace) -> int:
     import secrets
 
     from stepscope.io import cache
+    from stepscope.io.sources import missing
     from stepscope.server.app import Settings
     from stepscope.server.http import http_server
     from stepscope.server.http.access import is_loopback
@@ -56,7 +57,7 @@ def run(args: argparse.Namespace) -> int:
         raise UsageError(f"--no-token with --host {args.host} would serve everyone who can reach this machine; remove one of them")
     for path in args.paths:
         if not path.exists():
-            raise DataError(path, "no such file or folder")
+            raise missing(path)
     if not args.no_cache:
         cache.limit()  # raises for an invalid STEPSCOPE_CACHE_LIMIT
     settings = Settings(

@@ -9,7 +9,7 @@ import sys
 
 from stepscope.cli.shared import layout
 from stepscope.cli.shared.arguments import OneOf
-from stepscope.io import cache
+from stepscope.io import cache, cache_folder
 from stepscope.model import units
 
 EXAMPLES = """\
@@ -31,9 +31,9 @@ def run(args: argparse.Namespace) -> int:
         return 0
     entries = cache.entries()
     used = f"{units.size(sum(entry.size for entry in entries))} of at most {units.size(cache.limit())}"
-    folder = layout.clean(str(cache.folder()))
+    folder = layout.clean(str(cache_folder.folder()))
     sys.stdout.write(f"{folder}\n{units.count(len(entries), 'entry', 'entries')}, {used}\n")
-    if cache.is_open_to_others():
+    if cache_folder.is_open_to_others():
         sys.stderr.write(f"stepscope: other users can list {folder} but not read its entries; to hide the list: chmod 700 {folder}\n")
     for entry in reversed(entries):
         sys.stdout.write(f"  {units.size(entry.size):>10}  {layout.local_time(entry.used)}  {layout.clean(entry.source)}\n")

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, NoReturn
 
 from stepscope.cli.shared import signals
 from stepscope.cli.shared.arguments import add_read_options
-from stepscope.errors import DataError, StepscopeError
+from stepscope.errors import StepscopeError
 
 if TYPE_CHECKING:
     from stepscope.server.agents.library import Library
@@ -30,9 +30,11 @@ def add_arguments(parser: argparse.ArgumentParser, words: list[str]) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
+    from stepscope.io.sources import missing
+
     for path in args.paths:
         if not path.exists():
-            raise DataError(path, "no such file or folder")
+            raise missing(path)
     import asyncio
 
     from stepscope.cli.analysis.view import leave

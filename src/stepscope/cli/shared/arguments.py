@@ -29,6 +29,15 @@ PATH_HELP = "Open a trace file, a run folder, or a folder of ranks."
 PATHS_HELP = "Open these files or folders. Default: the current folder."
 
 
+# What argparse says, and how this program says it.
+_MESSAGES = (
+    (re.compile(r"the following arguments are required: (.+)"), r"missing \1"),
+    (re.compile(r"argument (\S+): invalid int value: (.+)"), r"\1 is \2; expected a whole number"),
+    (re.compile(r"argument (\S+): invalid float value: (.+)"), r"\1 is \2; expected a number"),
+    (re.compile(r"argument (\S+): expected (?:one argument|at least one argument)"), r"\1 needs a value"),
+)
+
+
 class Several(argparse._AppendAction):
     """A flag for several values: it may be repeated, and with `--` after them one flag takes all words up to it."""
 
@@ -40,7 +49,7 @@ class Parser(argparse.ArgumentParser):
         super().__init__(allow_abbrev=False, formatter_class=argparse.RawDescriptionHelpFormatter, **options)
 
     def error(self, message: str) -> NoReturn:
-        raise UsageError(f"{message} (see `{self.prog} --help`)")
+        raise UsageError(f"{_plain(message)} (see `{self.prog} --help`)")
 
     def refuse(self, extra: list[str], words: Sequence[str] = ()) -> NoReturn:
         """Raise an error for words that no argument accepts; `words` are all words of the command."""
@@ -57,6 +66,8 @@ class Parser(argparse.ArgumentParser):
         if self._runs_script:
             return self.parse_known_args(words)
         flags, places = self.split(words)
+        if "" in places:  # as a path it would be the current folder
+            self.error("an argument is empty: is a variable of the shell unset?")
         return self.parse_known_args([*flags, *(["--"] if any(word.startswith("-") for word in places) else []), *places])
 
     @property
@@ -109,6 +120,14 @@ class Parser(argparse.ArgumentParser):
     @property
     def actions(self) -> list[argparse.Action]:
         return list(self._actions)
+
+
+def _plain(message: str) -> str:
+    """A message of argparse in the words of all other errors."""
+    for pattern, words in _MESSAGES:
+        if match := pattern.fullmatch(message):
+            return match.expand(words)
+    return message
 
 
 def _is_script(word: str) -> bool:

@@ -15,7 +15,7 @@ from typing import Any
 import msgspec
 
 from stepscope.errors import DataError, UsageError
-from stepscope.io import cache
+from stepscope.io import cache_folder
 
 FOLDER = "dismissed"
 _MOST = 200  # per run
@@ -114,4 +114,4 @@ def _text(name: str, value: Any) -> str:
 
 def _file(place: Path) -> Path:
     name = hashlib.sha256(str(place).encode(errors="surrogateescape")).hexdigest()[:32]
-    return cache.folder() / FOLDER / f"{name}.json"
+    return cache_folder.trusted_folder() / FOLDER / f"{name}.json"
