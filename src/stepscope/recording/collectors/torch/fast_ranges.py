@@ -1,7 +1,7 @@
 """Ranges of PyTorch's own `_RecordFunctionFast`, a C class: one that is open where a session starts raises an error when it ends.
 
 Ranges that are made from now on are tracked, ended and begun again with each session, like those of `record_function`. Of the ranges that
-were made before, only those that a `with` statement holds open are known, up to Python 3.13: no session starts inside them.
+were made before, only the ones of `with` statements are known, up to Python 3.13: no session starts inside them.
 """
 
 import gc
