@@ -98,7 +98,7 @@ class SlowSteps:
         return True
 
     def _may_keep(self, slowness: float) -> bool:
-        """At most so many windows are kept: the ones with the slowest steps."""
+        """Whether there is room: at most 20 windows are kept, the ones with the slowest steps."""
         if len(self._kept) < _MOST_KEPT:
             return True
         return min(slow for slow, _ in self._kept) < slowness and self._displace()
