@@ -41,6 +41,18 @@ def test_a_first_session_is_full_when_the_heap_has_grown_by_what_its_events_take
     assert budget.is_full(4)  # what was freed in between has hidden none of them
 
 
+def test_with_stacks_events_take_24_bytes_as_most_are_calls_of_python() -> None:
+    world = World()
+    budget = world.budget(max_held_events=500_000, with_stack=True)
+    for _ in range(9):
+        world.go_on(1.0, grown=1_200_000)  # 50,000 calls
+        assert not budget.is_full()
+    for _ in range(3):
+        world.go_on(1.0, grown=1_200_000)
+        full = budget.is_full()
+    assert full  # 600,000 calls; 14.4 MB would be 72,000 events of 200 bytes
+
+
 def test_a_program_that_makes_events_fast_does_not_outrun_the_readings_of_the_heap() -> None:
     world = World()
     budget = world.budget(max_held_events=500_000)

@@ -129,13 +129,14 @@ def _report(lines: list[dict[str, Any]], settings: dict[str, Any], out: Path) ->
             shutil.rmtree(capture, ignore_errors=True)
             del recorded[capture]
     # Captures of other machines, or of processes that were killed.
-    for capture in sorted(out.glob("*.capture")) if out.is_dir() else []:
+    for capture in sorted(out.glob("[!.]*.capture")) if out.is_dir() else []:
         recorded.setdefault(capture, {})
+    undecided = _remove_undecided(out)
     converted = {line["capture"] for line in lines if line.get("capture")} - {str(capture) for capture in recorded}
     runs = [_converted(capture) for capture in recorded]
     runs += [run for run in (Path(name.removesuffix(".capture")) for name in sorted(converted)) if run.is_dir()]
     problems = dict.fromkeys(line["problem"] for line in lines if line.get("problem"))
-    report = [problem for problem in problems if problem != "withdrawn"]
+    report = [*undecided, *(problem for problem in problems if problem != "withdrawn")]
     if not runs:
         is_explained = report or settings.get("idle") or any(line.get("refused") for line in lines)
         return [*report, *([] if is_explained else [_why_nothing(lines, settings)])]
@@ -145,6 +146,17 @@ def _report(lines: list[dict[str, Any]], settings: dict[str, Any], out: Path) ->
     reasons = dict.fromkeys(line["incomplete"] for line in lines if line.get("incomplete"))
     incomplete = f", which is incomplete ({', '.join(reasons)})" if reasons else ""
     return [*report, *(f"recorded {path}{incomplete}; open it with: stepscope view {shlex.quote(str(path))}" for path in paths)]
+
+
+def _remove_undecided(out: Path) -> list[str]:
+    """Delete the hidden windows of processes that were killed: a warm-up, or with keep_slow one that might have been deleted."""
+    lost = []
+    for capture in sorted(out.glob(".*.capture")) if out.is_dir() else []:
+        if captures.recorder(capture) is None:
+            if captures.header(capture)["options"].get("keep_slow") is not None:
+                lost.append("the last window of a process that was killed is lost: whether it had a slow step was not known")
+            shutil.rmtree(capture, ignore_errors=True)
+    return lost
 
 
 def run_paths(captures: list[Path]) -> list[Path]:

@@ -24,7 +24,7 @@ from stepscope.model.captures import SUFFIX
 from stepscope.process.notices import error_line, say
 from stepscope.recording.attach.jobs import listen
 from stepscope.recording.callbacks import TrainCallback
-from stepscope.recording.collectors.options import Options, from_json, parse
+from stepscope.recording.collectors.options import Options, from_json, parse, refuse_keep_slow
 from stepscope.recording.process.runtime import runtime
 from stepscope.recording.recorder import Recorder, Request
 from stepscope.recording.windows import sources
@@ -195,6 +195,7 @@ class DynamicProfilerMonitor(TrainCallback):
             raise UsageError(f"prof_path is {folder!r}; expected a folder")
         base = self._output if folder == "./" else Path(folder).absolute()
         choices = self._choices | options | {"output_path": base / f"rank{self._rank}_start{start}_stop{stop}"}
+        refuse_keep_slow(choices)
         parse(choices)
         convert = _analysis(settings)
         if convert is None and settings.get("analyse_mode", -1) != -1:  # as in MindSpore, `analyse` decides where it is set

@@ -36,8 +36,8 @@ class Profiler:
     Keyword arguments, all optional: start_profile, output_path, profiler_level, activities, schedule, on_trace_ready, profile_memory,
     aic_metrics (or aicore_metrics), with_stack, stack_hz, record_shapes, with_flops, with_modules, data_process, data_simplification,
     l2_cache, hbm_ddr, pcie, parallel_strategy, sync_enable, mstx, mstx_domain_include, mstx_domain_exclude, sys_io, sys_interconnection,
-    host_sys, export_type, experimental_config, host_interval_ms, max_events, max_bytes, framework, worker_name, fp_start, bp_end, metadata,
-    step_on.
+    host_sys, export_type, experimental_config, host_interval_ms, max_events, max_bytes, keep_slow, framework, worker_name, fp_start,
+    bp_end, metadata, step_on.
     docs/recording.md describes each of them for each platform.
     """
 
@@ -56,6 +56,8 @@ class Profiler:
         if isinstance(on_trace_ready, TraceHandler):
             choices |= on_trace_ready.options
         options = profiler_options.parse(choices)
+        if options.keep_slow is not None and schedule is not None:
+            raise UsageError("keep_slow records all steps, and schedule some of them; use one of the two")
         self.options = replace(options, output_path=options.output_path.absolute())  # the program may change its folder later
         self.step_num = 0
         self.gives_way = False  # to a profiler of the program: started by an environment variable
@@ -117,6 +119,8 @@ class Profiler:
                     reason = f"no step was detected: {self._step_watch.why_nothing()}" if self._step_watch else _NO_STEP_CALL
                 say(f"nothing was recorded: {reason}")
             self._enter(None)
+            if (summary := self._windows.slow_summary()) is not None:
+                say(summary)
             self._started = ""
             if runtime.profiler is self:
                 runtime.profiler = None
@@ -138,8 +142,10 @@ class Profiler:
             if not self._started:
                 self._steps_before += 1
                 return
-            if self._windows.current and not self._windows.current.step(self._step_number):
+            if self._windows.current and not self._windows.step(self._step_number):
                 self._end_window()
+                if self._windows.slow_steps:
+                    self._open_window()
             self._enter(self._scheduled_action())
 
     def analyse(
@@ -171,7 +177,8 @@ class Profiler:
             windows, self._finished = self._finished, []
             if not self._recorded and not self._schedule:
                 say("nothing was recorded: analyse() of a profiler that was never started")
-        runs = [window.convert(steps=steps, wait=mode == "sync") for window in windows]
+        # With keep_slow, a window with slower steps may have displaced others.
+        runs = [window.convert(steps=steps, wait=mode == "sync") for window in windows if window.path.exists()]
         if self._window_count and not self._in_handler:
             self._announce_recording()
         return runs
@@ -307,11 +314,14 @@ class Profiler:
             self._try_to_open(lambda: self._windows.warm_up(self.options, self._step_number))
         elif action in _RECORDING and not continues:
             self._recorded = True
-            if self._try_to_open(lambda: self._windows.open(self.options, self._step_number)) and self._windows.current:
-                if self._obstacle:
-                    self._obstacle = ""
-                    say(f"recording continues from step {self._step_number} on")
-                self._windows.current.set_metadata(self._metadata)
+            self._open_window()
+
+    def _open_window(self) -> None:
+        if self._try_to_open(lambda: self._windows.open(self.options, self._step_number)) and self._windows.current:
+            if self._obstacle:
+                self._obstacle = ""
+                say(f"recording continues from step {self._step_number} on")
+            self._windows.current.set_metadata(self._metadata)
 
     def _try_to_open(self, open_window: Callable[[], Any]) -> bool:
         """False where it fails: the disk is full, the folder is gone, another recording runs."""

@@ -8,13 +8,16 @@ import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from stepscope.errors import StepscopeError
 from stepscope.model import units
 from stepscope.process.notices import error_line, say
 from stepscope.recording.process.signals import critical_section, run_on_main_thread
 from stepscope.recording.windows.window_sequence import WindowSequence
+
+if TYPE_CHECKING:
+    from stepscope.recording.windows.window import Window
 
 
 @dataclass(eq=False)
@@ -137,6 +140,8 @@ class Recorder:
 
     def stop(self, problem: str | None = None) -> None:
         """End the current recording, if any, and keep it."""
+        from stepscope.recording.windows import sources
+
         with self._working():
             request = self.current
             if request is None or os.getpid() != self._pid:
@@ -145,6 +150,9 @@ class Recorder:
             request.problem = problem
             try:
                 window = self._windows.close()
+                if (summary := self._windows.slow_summary()) is not None:
+                    request.capture = window.capture.folder if window is not None else None
+                    request.problem = f"rank {sources.rank()}: {summary}" if sources.world_size() > 1 else summary
                 if window is not None:
                     request.incomplete = window.incomplete
                     if request.convert is not None:
@@ -209,18 +217,38 @@ class Recorder:
         request, window = self.current, self._windows.current
         if request is not None and window is not None:
             request.steps += 1
+            is_last = False
             try:
-                continues = window.step(self.step)  # also after the last step, which ends here
+                continues = self._windows.step(self.step)  # also after the last step, which ends here
             except Exception as error:  # noqa: BLE001  the job must not end
                 continues = False
                 say(f"recording ended in step {self.step}: {error_line(error)}")
             if request.count is not None and request.steps >= request.count:
                 if request.is_default:
                     window.capture.notice(f"recording ended after {units.count(request.count, 'step')}; --steps records others")
-                continues = False
-            if not continues:
+                is_last = True
+            if is_last or not (continues or self._windows.slow_steps):
                 self.stop()
+            elif not continues:
+                self._roll(request)
         self._start_pending()
+
+    def _roll(self, request: Request) -> None:
+        """End the window, which is kept if it has a slow step, and open the next."""
+        from stepscope.recording.collectors.options import parse
+
+        window = self._windows.close()
+        if window is not None:
+            self._report_kept(window)
+        try:
+            self._windows.open(parse(request.options), self.step)
+        except Exception as error:  # noqa: BLE001  the job must not end
+            say(f"nothing is recorded from step {self.step} on: {error_line(error)}")
+            self.stop()
+
+    def _report_kept(self, window: "Window") -> None:
+        if self._on_end:
+            self._on_end(Request(capture=window.capture.folder, steps=window.steps, incomplete=window.incomplete))
 
     def _start_pending(self) -> None:
         while not self.current and self._pending and (self._pending[0].first is None or self._pending[0].first <= self.step):

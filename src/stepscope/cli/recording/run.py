@@ -10,15 +10,17 @@ The exit code is that of the job.
 import argparse
 import json
 import os
+import re
 import sys
 from pathlib import Path
 from typing import Any
 
-from stepscope.cli.shared.arguments import seconds
+from stepscope.cli.shared.arguments import factor, seconds
 from stepscope.cli.shared.layout import clean
 from stepscope.errors import UsageError
 from stepscope.model.parameters import nearest, steps
 
+_FACTOR = 1.5  # of --keep-slow
 EXAMPLES = """\
 stepscope run --steps 10:19 train.py --lr 0.1
 stepscope run --steps 10:19 --memory --shapes -m package.train --lr 0.1
@@ -42,10 +44,23 @@ def add_arguments(parser: argparse.ArgumentParser, words: list[str]) -> None:
         help="End a step at optimizer:NAME (class, or number in order of creation), function:MODULE.NAME, annotation:NAME, or dataloader;"
         " example: function:__main__.train_step. Default: STEPSCOPE_STEP_ON, else the steps of the framework.",
     )
+    number: dict[str, Any] = {"type": factor, "metavar": "FACTOR"} if _has_factor(words) else {"action": "store_const", "const": _FACTOR}
+    group.add_argument(
+        "--keep-slow",
+        **number,
+        help="Record all steps, and keep only short windows with a step that takes more than FACTOR (or, without one, 1.5) times the median"
+        " of the steps before it. Default: keep everything.",
+    )
     add_options(parser)
     text = "Run a module, as python -m does. Default: run SCRIPT."
     parser.add_argument("-m", dest="module", nargs=argparse.REMAINDER, metavar="MODULE", help=text)
     parser.add_argument("words", nargs=argparse.REMAINDER, metavar="SCRIPT", help="Run this script or command with its arguments.")
+
+
+def _has_factor(words: list[str]) -> bool:
+    """Whether a number, and not the script, follows --keep-slow."""
+    after = words[words.index("--keep-slow") + 1 :] if "--keep-slow" in words else []
+    return "--keep-slow" not in words or bool(after and re.fullmatch(r"[-+\d.eE]+", after[0]))
 
 
 def run(args: argparse.Namespace) -> int:
@@ -57,7 +72,9 @@ def run(args: argparse.Namespace) -> int:
         raise UsageError("missing SCRIPT: stepscope run train.py (see `stepscope run --help`)")
     if sum(map(bool, (args.steps, args.seconds, args.idle))) > 1:
         raise UsageError("--steps, --seconds and --idle exclude one another; use one of them")
-    options = profiler_options(args)
+    if args.keep_slow and args.idle:
+        raise UsageError("--keep-slow records all steps, and --idle none; use one of them")
+    options = profiler_options(args) | ({"keep_slow": args.keep_slow} if args.keep_slow else {})
     settings = {"options": options, "out": options.pop("output_path", args.out or "data"), "steps": args.steps, "seconds": args.seconds}
     if args.step_on is not None:
         settings["step_on"] = str(user_steps.parse(args.step_on, "--step-on"))

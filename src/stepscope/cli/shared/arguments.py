@@ -154,6 +154,14 @@ def seconds(word: str) -> float:
     raise UsageError(f"--seconds is '{word}'; expected a number greater than 0")
 
 
+def factor(word: str) -> float:
+    """An argument type: how many times as long."""
+    with contextlib.suppress(ValueError):
+        if 1 < (number := float(word)) < math.inf:
+            return number
+    raise UsageError(f"--keep-slow is '{word}'; expected a number above 1")
+
+
 def check_ending(output: Path, accepted: Sequence[str], reason: str, others: Collection[str] | None = None) -> None:
     """Refuse a name whose ending means another format: one of `others`, or any that is not accepted."""
     ending = output.suffix.lower()

@@ -21,7 +21,7 @@ _ATTEMPTS = 6
 
 def listen(recorder: Recorder, settings: dict[str, Any]) -> sockets.Agent:
     """Answer requests to this process. `settings`: job, root (the process that started it), out (the folder of recordings)."""
-    from stepscope.recording.collectors.options import parse
+    from stepscope.recording.collectors.options import parse, refuse_keep_slow
     from stepscope.recording.windows import sources
 
     requests: dict[str, Request] = {}
@@ -46,6 +46,7 @@ def listen(recorder: Recorder, settings: dict[str, Any]) -> sockets.Agent:
 
     def record(message: dict[str, Any]) -> dict[str, Any]:
         options = {**message.get("options", {}), "output_path": message["out"]}
+        refuse_keep_slow(options)
         parse(options)  # wrong options are refused now
         request = Request(first=message.get("first"), count=message.get("count"), seconds=message.get("seconds"), options=options)
         if request.first is not None:

@@ -2,6 +2,7 @@
 
 import difflib
 import enum
+import math
 import os
 import sys
 import typing
@@ -85,6 +86,7 @@ class Options:
     max_bytes: int = 8 << 30
     max_held_events: int = 500_000  # in memory, before they are written; PyTorch only
     max_pause_percent: int = 1  # of the time since the last pause: training may pause this long for writing; PyTorch only
+    keep_slow: float | None = None  # keep only the windows with a step that took this many times the median of those before it
     framework: str | None = None  # torch, mindspore, jax, tensorflow; python for none of them; None: the one in use
     worker_name: str | None = None  # in the run folder's name; None: the host's name and the process id
     fp_start: str | None = None  # the operator that starts the forward pass, and the one that ends the backward pass
@@ -142,6 +144,12 @@ def parse(choices: Mapping[str, Any]) -> Options:
             warn(f"aic_metrics={metrics.name} needs profiler_level Level1 or Level2, not {level.name}: Level1 is recorded", UserWarning)
     environment = {"fp_start": os.environ.get("PROFILING_FP_START") or None, "bp_end": os.environ.get("PROFILING_BP_END") or None}
     return Options(**environment | checked)
+
+
+def refuse_keep_slow(choices: Mapping[str, Any]) -> None:
+    """Raise where single steps are requested."""
+    if choices.get("keep_slow") is not None:
+        raise UsageError("keep_slow is an option of Profiler and `stepscope run`: a request for certain steps keeps all of them")
 
 
 def from_json(settings: Mapping[str, Any]) -> dict[str, Any]:
@@ -263,6 +271,10 @@ def _checked(name: str, value: Any, kind: Any) -> Any:
         expected = "a dict of text"
         if isinstance(value, dict) and all(isinstance(key, str) for key in value):
             return value
+    elif name == "keep_slow":
+        expected = "a number above 1"
+        if isinstance(value, (int, float)) and not isinstance(value, bool) and 1 < value < math.inf:
+            return float(value)
     elif name == "framework":
         expected = f"one of {', '.join(FRAMEWORKS)}, python"
         word = {"pytorch": "torch"}.get(value, value) if isinstance(value, str) else value

@@ -156,7 +156,8 @@ class Process:
             return Request(first=first, count=last - first + 1, options=options)
         if settings.get("seconds"):
             return Request(seconds=settings["seconds"], options=options)
-        return Request(first=0, count=MOST_STEPS, options=options, is_default=True)
+        count = MOST_STEPS if options.get("keep_slow") is None else None
+        return Request(first=0, count=count, options=options, is_default=True)
 
     def _report(self, request: Request) -> None:
         """The command line prints where the recording is when the job ends."""

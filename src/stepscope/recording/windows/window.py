@@ -137,6 +137,11 @@ class Window:
             self._write(lambda: self.capture.append("unprofiled_steps", {**columns, "after": after}))
             self._clock_rows = self._step_clock.count
 
+    def reveal(self) -> None:
+        """Give the capture of a hidden window, which is complete, its name."""
+        folder = self.capture.folder
+        self.capture.folder = folder.rename(folder.with_name(folder.name.lstrip(".")))
+
     def discard(self) -> None:
         """Stop, and delete the capture."""
         for collector in self._running:

@@ -6,6 +6,7 @@ from stepscope.recording.steps.step_clock import StepClock
 
 if TYPE_CHECKING:  # a process of `stepscope run` imports this before its program starts: numpy is loaded with the first window
     from stepscope.recording.collectors.options import Options
+    from stepscope.recording.windows.slow_steps import SlowSteps
     from stepscope.recording.windows.window import Window
 
 
@@ -22,6 +23,7 @@ class WindowSequence:
         self.step_clock = StepClock()
         self.current: Window | None = None  # recording
         self.last: Window | None = None  # closed
+        self.slow_steps: SlowSteps | None = None  # with keep_slow: decides which windows are kept
         self._warm: Window | None = None
         self._before: Window | None = None  # the last one, until the next is opened
 
@@ -45,17 +47,46 @@ class WindowSequence:
 
         self.cool_down()
         self.write_unprofiled_steps()
-        self.current = Window(options, step=step, step_clock=self.step_clock)
+        if options.keep_slow is not None and self.slow_steps is None:
+            from stepscope.recording.windows.slow_steps import SlowSteps
+
+            self.slow_steps = SlowSteps(options)
+        self.current = Window(options, step=step, step_clock=self.step_clock, hidden=self.slow_steps is not None)
         self._before = None
+        if self.slow_steps is not None:
+            self.slow_steps.opened()
         return self.current
 
+    def step(self, number: int) -> bool:
+        """Step `number` of the current window begins. False when the window has to end."""
+        assert self.current is not None
+        if self.slow_steps is None:
+            return self.current.step(number)
+        self.slow_steps.end_step(number - 1)
+        continues = self.current.step(number) and not self.slow_steps.window_is_over()
+        self.slow_steps.begin_step()
+        return continues
+
     def close(self) -> "Window | None":
-        """Stop the current window, if any."""
+        """Stop the current window, if any. With keep_slow, a window without a slow step is deleted: None."""
         window, self.current = self.current, None
+        if window is not None and self.slow_steps is not None:
+            return window if self._close_if_slow(self.slow_steps, window) else None
         if window is not None:
             self.last = self._before = window
             window.stop()
         return window
+
+    def _close_if_slow(self, slow_steps: "SlowSteps", window: "Window") -> bool:
+        is_kept = slow_steps.close(window)
+        if is_kept:
+            self.last = self._before = window
+        return is_kept
+
+    def slow_summary(self) -> str | None:
+        """With keep_slow: what was kept in all. The next window begins a new recording."""
+        slow_steps, self.slow_steps = self.slow_steps, None
+        return slow_steps.summary() if slow_steps is not None else None
 
     def discard(self) -> None:
         """Stop the current window, if any, and delete it."""

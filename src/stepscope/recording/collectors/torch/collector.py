@@ -157,9 +157,11 @@ class Collector:
             if self._running and self._session.clock_was_set:
                 self._write(number)  # timestamps of the next session are right again
                 self._continue(number)
+            elif self._running and self._options.keep_slow is not None and (self._paused or self._budget.is_full(self._steps)):
+                self.full = True  # most windows are deleted: end this one rather than write in the middle of it
             elif self._running and not self._paused and self._budget.is_full(self._steps):
                 self._pause(number)
-            if self._running and self._paused and self._budget.may_write() and self._collectives.are_over(self._paused_s):
+            if self._running and self._paused and not self.full and self._budget.may_write() and self._collectives.are_over(self._paused_s):
                 self._write(number)
                 self._continue(number)
             elif self._resting and self._budget.may_begin():

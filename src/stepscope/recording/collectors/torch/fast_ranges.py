@@ -1,11 +1,12 @@
 """Ranges of PyTorch's own `_RecordFunctionFast`, a C class: one that is open where a session starts raises an error when it ends.
 
 Ranges that are made from now on are tracked, ended and begun again with each session, like those of `record_function`. Of the ranges that
-were made before, only those that a `with` statement holds open are known, up to Python 3.13: no session starts inside them.
+were made before, only the ones of `with` statements are known, up to Python 3.13: no session starts inside them.
 """
 
 import gc
 import sys
+from types import BuiltinMethodType
 from typing import Any
 
 from stepscope.recording.process.runtime import runtime
@@ -30,7 +31,7 @@ def track(opened: Any) -> None:
         for module in [module for name, module in sys.modules.items() if not name.startswith(("torch.", "stepscope."))]:
             if getattr(module, "__dict__", {}).get(_NAME) is fast:
                 runtime.patches.wrap(module, _NAME, "ranges", lambda kind: _tracked(kind, opened))
-        methods = [entry for entry in gc.get_objects() if type(entry) is type(len) and type(entry.__self__) is fast]
+        methods: list[Any] = [entry for entry in gc.get_objects() if type(entry) is BuiltinMethodType and type(entry.__self__) is fast]
         _earlier_exits[:] = [method for method in methods if method.__name__ == "__exit__"]
 
 

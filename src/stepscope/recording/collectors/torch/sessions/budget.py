@@ -11,6 +11,7 @@ from stepscope.process import heap
 from stepscope.recording.collectors.options import Options
 
 _BYTES = 200  # of an event while it is recorded; one with shapes takes more, and counts as several
+_CALL_BYTES = 24  # of a call of Python while it is recorded, with stacks; when the session ends, it takes 1.9 KB like other events
 _OFTEN_S = 0.1  # between two readings of the heap
 _WINDOW_S = 1.0  # most programs free the allocations of a step in this time; events stay
 _LOOSE = 3  # an event takes up to this many times _BYTES: with more, the rates of the session before are no longer valid
@@ -37,6 +38,8 @@ class Budget:
         self._cost_s = 20e-6 if detailed else 10e-6  # to write an event, until that has been measured
         # With FLOPs PyTorch returns each event twice: half as many take as much memory.
         self.held = max(options.max_held_events // (2 if options.with_flops else 1) * (3 if older else 4) // 4, 1)
+        # With stacks all events may be calls. Most are: with the rates of the session before, operators count as what they take.
+        self._bytes, self._loose = (_CALL_BYTES, _BYTES // _CALL_BYTES) if options.with_stack else (_BYTES, _LOOSE)
         self._room = options.max_events
         self._share = options.max_pause_percent / 100
         self._clock = clock
@@ -66,11 +69,11 @@ class Budget:
         self._read_heap(now)
         # The least of a window is that of its beginning: what was added since then is as much as before.
         grown = self._grown + self._growth * (now - self._base_at)
-        by_heap = grown / _BYTES if self._heap_known else None
+        by_heap = grown / self._bytes if self._heap_known else None
         expected = max((steps + 1) * self._per_step if steps else 0, seconds * self._rate) * _SAFETY
         if self._per_step:
             if steps and by_heap is not None:
-                expected = max(expected, by_heap / _LOOSE)
+                expected = max(expected, by_heap / self._loose)
             self._events = min(self._events, expected)
         elif by_heap is not None:
             self._events = min(self._events, max(by_heap, expected))
