@@ -973,7 +973,7 @@ def test_only_the_analyses_that_are_asked_for_are_computed(run: str, say, monkey
         ("select nam from spans", 'column "nam" not found in FROM clause! Candidate bindings: "name"'),
         ("select * from spanz", "no table 'spanz'; did you mean 'spans'?"),
         ("selec 1", 'syntax error at or near "selec"'),
-        ("", "empty; expected a query"),
+        ("", "an argument is empty: is a variable of the shell unset?"),
         ("drop table spans", "DROP is not a query; expected SELECT"),
         ("delete from spans", "DELETE is not a query"),
         ("create table x as select 1", "CREATE is not a query"),
