@@ -1,1 +1,0 @@
-import{b as i}from"./chunk-U6R7Z47I.js";import{ha as r}from"./chunk-Q74LMCSL.js";var f=r("families");function a(t,o){let l=i(t??""),n=o===null||o===t?"other":i(o);return n!=="other"&&(l==="other"||/fusion|custom.?call/i.test(t??""))?n:l}export{f as a,a as b};
