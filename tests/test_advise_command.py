@@ -19,7 +19,7 @@ def test_advise_names_culprit_gain_and_fix_on_one_screen(capsys: pytest.CaptureF
     text = output(capsys, "advise", str(RECORDING))
     lines = text.splitlines()
     assert lines[0].startswith("1   GPU is idle 37.0 % of each step, waiting for 839 launches")
-    facts = "gain 20.6 ms per step, 35.5 % of the step of 57.9 ms · high severity · medium confidence · then limited by: kernel"
+    facts = "gain 20.9 ms per step, 35.5 % of the step of 58.9 ms · high severity · medium confidence · then limited by: kernel"
     assert facts in " ".join(text.split())
     assert "torch.compile" in text
     assert "not checked:" in text
@@ -51,7 +51,7 @@ def test_steps_that_do_not_exist_are_refused(capsys: pytest.CaptureFixture[str])
 
 def test_the_summary_shows_the_first_finding_and_the_way_to_the_others(capsys: pytest.CaptureFixture[str]) -> None:
     text = " ".join(output(capsys, "summary", str(RECORDING)).split())
-    assert "waiting for 839 launches" in text and "The fix gains 20.6 ms per step, 35.5 % of the step of 57.9 ms" in text
+    assert "waiting for 839 launches" in text and "The fix gains 20.9 ms per step, 35.5 % of the step of 58.9 ms" in text
     assert "next stepscope advise" in text
 
 

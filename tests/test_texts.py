@@ -5,7 +5,7 @@ import pytest
 from polars.testing import assert_frame_equal
 
 from stepscope.model import schema
-from stepscope.model.texts import as_text
+from stepscope.model.columns.texts import as_text
 
 
 @pytest.mark.parametrize("dtype", [pl.Categorical, pl.String, pl.Enum(["b", "a", "c"])], ids=["categories", "text", "words"])

@@ -2,7 +2,7 @@
 
 Clocks, temperature, memory placement and other programs make all of a run slower or faster. Two recordings of one program on a quiet
 machine differ by 5 %, some by 16 %, and nearly all of that is the same factor in each operator. So the factor that the operators have in
-common is taken for the pace of the machine, and a change of the program is what differs from it.
+common counts as the pace of the machine, and a change of the program is what differs from it.
 """
 
 import math
@@ -23,7 +23,7 @@ _LARGE = 0.002  # of the step: shorter operators scatter more
 _SCATTER = 0.01  # of an operator, at least
 _STEP_NOISE = 0.005  # of the step of a run at equal pace, at least; runs of one program differ by 0.7 % (docs/compare.md)
 _FREEDOM = 6.0  # of Student's distribution: the tails of the scatter of operators are heavier than those of a normal distribution
-_NORMAL = 1.4826  # standard deviation of normal values of which the median distance is 1
+_NORMAL = 1.4826  # standard deviation of normal values per median distance from their median
 
 
 class Pace(NamedTuple):
@@ -34,7 +34,7 @@ class Pace(NamedTuple):
     change: Change  # of the step at equal pace
 
     def limit(self, tests: int, chance: float) -> float:
-        """The change of an operator, in standard errors, that one of so many exceeds by chance only."""
+        """The change of an operator, in standard errors, that one of this many tests exceeds by chance only."""
         return statistics.t_quantile(1 - chance / 2 / max(tests, 1), _FREEDOM)
 
 

@@ -11,10 +11,10 @@ from stepscope.analyses.shared.steps.coverage import unknown_times
 from stepscope.analyses.shared.steps.host_phases import main_threads, on_host
 from stepscope.analyses.shared.steps.step_windows import device_steps
 from stepscope.model import intervals
+from stepscope.model.columns.texts import as_text
 from stepscope.model.intervals import Bools, Ints, Set
 from stepscope.model.memo import memoized
 from stepscope.model.schema import KINDS
-from stepscope.model.texts import as_text
 from stepscope.model.trace import Trace
 
 COLUMNS = {

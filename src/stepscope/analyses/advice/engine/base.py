@@ -11,7 +11,7 @@ from stepscope.model.trace import Trace
 _LEAST = 0.2  # of the recorded time of the host: recording makes it at most five times as long
 _TRIES = 7
 _CLOSE = 1.02
-_SAME = 1.1  # a replayed step up to so many times the unprofiled one is that step; a longer one is limited by the device
+_SAME = 1.1  # times the unprofiled step: a replayed step up to this length is that step; the device limits a longer one
 
 
 class Base(NamedTuple):

@@ -198,15 +198,15 @@ def _ranked(trace: Trace, replays: Replays, candidates: list[_Candidate], base: 
 
 
 def _in_order(rows: list[Ranked]) -> list[Ranked]:
-    """The rows with each one behind those that must be fixed before it."""
+    """The rows, each one behind the rows whose fix it needs first."""
     large = [row for row in rows if row.severity in ("high", "medium")]
-    first = [row for row in rows if not any(other.rule.name in row.rule.after for other in large)]
-    for row in rows:
-        if row not in first:
-            last = max(at for at, other in enumerate(first) if other.rule.name in row.rule.after)
-            following = next((at for at, other in enumerate(first) if at > last and other.gain_ns < row.gain_ns), len(first))
-            first.insert(following, row)
-    return first
+    waits = [any(other.rule.name in row.rule.after for other in large) for row in rows]
+    ordered = [row for row, later in zip(rows, waits, strict=True) if not later]
+    for row in (row for row, later in zip(rows, waits, strict=True) if later):
+        last = max((at for at, other in enumerate(ordered) if other.rule.name in row.rule.after), default=-1)
+        following = next((at for at, other in enumerate(ordered) if at > last and other.gain_ns < row.gain_ns), len(ordered))
+        ordered.insert(following, row)
+    return ordered
 
 
 def _hidden(replays: Replays, now: list[Ranked], behind: list[Ranked], waterfall: list[Fix], base: Base) -> list[Ranked]:

@@ -15,8 +15,8 @@ from stepscope.analyses.shared.steps.host_phases import host_spans, main_threads
 from stepscope.analyses.shared.steps.step_windows import device_steps
 from stepscope.analyses.shared.steps.warmup import counting_steps
 from stepscope.model import intervals
+from stepscope.model.columns.texts import as_text
 from stepscope.model.steps.step_assignment import DEVICE_WORK
-from stepscope.model.texts import as_text
 from stepscope.model.trace import Trace
 
 # Names of copies from the host to the device, as CUDA, ROCm, XLA and CANN write them.
