@@ -52,6 +52,7 @@ def test_one_late_batch_of_many_is_named_as_such() -> None:
     row = finding(waiting(waits=(1_000, 1_000, 1_000, 90_000, 1_000, 1_000)), "input_wait")
     assert row["code"] == "advice-input_wait-slow-batch"
     assert (row["parameters"]["late"], row["parameters"]["longest"]) == (1, 90_000)
+    assert (row["confidence"], row["severity"]) == ("low", "medium")  # it waits long in one of six steps
 
 
 def test_an_empty_queue_names_how_often_no_batch_was_ready() -> None:

@@ -2,7 +2,8 @@
 
 Fires for waits of the program for data, and names the cause, the first that holds: this run keeps the CPU full (more workers would slow it
 further); the loader runs in the training thread; the transfer to the device is late; an operator of the pipeline is the bottleneck; one of
-many batches is late; the queue of ready batches is empty; unknown. The gain is the step without these waits.
+many batches is late; the queue of ready batches is empty; unknown. The gain is the step without these waits. The confidence is low where a
+third of the waiting time is in single steps of a short recording: other steps may have none.
 """
 
 from collections.abc import Iterator
@@ -29,6 +30,8 @@ _CPU_FIX = {
 }
 _SLOW_BATCH, _MOST = 10, 0.5  # times the median wait; of all waiting time
 _EMPTY = 0.2  # of the batches
+_MANY_STEPS = 20  # show how often a step waits
+_USUAL = 2 / 3  # of the mean wait
 
 
 def input_wait(run: Run) -> Iterator[Finding]:
@@ -46,6 +49,7 @@ def input_wait(run: Run) -> Iterator[Finding]:
         culprit=culprit,
         source=run.source_of(waits),
         spans=waits.sort("dur_ns", descending=True).select("rank", "step", "span"),
+        confidence="low" if _in_single_steps(run, waits, total) else "high",
         code=f"advice-input_wait-{cause}",
         fix=f"advice-input_wait-{cause}-fix",
         fix_code=_CPU_FIX if cause == "cpu" else None,
@@ -81,6 +85,13 @@ def _cause(run: Run, waits: pl.DataFrame) -> tuple[str, str, dict[str, Any]]:
         row = sampled.sort("empty", descending=True).row(0, named=True)
         return "empty", row["queue"], {"empty": row["empty"], "batches": row["batches"]}
     return "unknown", name, {}
+
+
+def _in_single_steps(run: Run, waits: pl.DataFrame, mean_ns: float) -> bool:
+    """Whether a few steps of a short recording wait much longer than the others."""
+    per_step = run.steps.select("step").join(waits.group_by("step").agg(pl.col("dur_ns").sum()), on="step", how="left")
+    usual: float = per_step.select(pl.col("dur_ns").fill_null(0).median()).item() or 0
+    return run.steps.height < _MANY_STEPS and usual < _USUAL * mean_ns
 
 
 def _is_synchronous(run: Run, name: str) -> bool:
