@@ -20,6 +20,7 @@ def compare(before: Path, after: Path, *flags: str) -> tuple[int, list[str]]:
 
 CHANGES = {
     "kernels": "answer.with_columns(pl.col('calls') + 1)",
+    "operator_types": "answer.with_columns(pl.col('calls') + 1)",
     "durations": "answer.drop('calls')",
     "links": "1 / 0",
 }
@@ -50,9 +51,11 @@ def test_a_changed_value_a_lost_column_and_a_new_error_are_differences(changed: 
     assert any("analyses/durations.arrow: columns: gone " in line for line in lines)
     assert any("analyses/links.arrow: only in BEFORE" in line for line in lines)
     assert any("analyses/links.txt: only in AFTER (ZeroDivisionError: division by zero)" in line for line in lines)
-    assert any("summary.json: .kernels.rows.0.calls: " in line for line in lines)
+    assert any("summary.json: .operator_types.rows.0.calls: " in line for line in lines)
     assert lines[-1].startswith("1 of 2 inputs") and ": 6 differences" in lines[-1]
 
-    (tmp_path / "expected").write_text("analyses/(kernels|durations|links|verdict)|summary.json: .kernels  # changed by this test\n")
+    (tmp_path / "expected").write_text(
+        "analyses/(kernels|operator_types|durations|links|verdict)|summary.json: .operator_types  # changed by this test\n"
+    )
     code, lines = compare(ROOT, changed, "--only", "*h200_modules*", "--expected", str(tmp_path / "expected"))
     assert code == 0 and lines[-1].endswith("6 expected"), lines

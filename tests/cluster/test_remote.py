@@ -25,17 +25,12 @@ def bucket() -> Iterator[str]:
     """A bucket on a server of this process."""
     for name in ("moto", "s3fs", "flask_cors"):
         pytest.importorskip(name)
-    port = free_port()
-    server = subprocess.Popen(
-        [sys.executable, "-m", "moto.server", "-H", "127.0.0.1", "-p", str(port)], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
-    )
-    url = f"http://127.0.0.1:{port}"
+    server, url = started_server()
     with pytest.MonkeyPatch.context() as patch:
         names = {"AWS_ACCESS_KEY_ID": "test", "AWS_SECRET_ACCESS_KEY": "test", "AWS_ENDPOINT_URL": url, "AWS_DEFAULT_REGION": "us-east-1"}
         for name, value in names.items():
             patch.setenv(name, value)
         try:
-            assert until(lambda: answers(url))
             import fsspec
 
             fsspec.filesystem("s3").mkdir("traces")
@@ -45,12 +40,27 @@ def bucket() -> Iterator[str]:
             server.wait()
 
 
+def started_server() -> tuple[subprocess.Popen[bytes], str]:
+    """A server that answers. Another process may take the free port before it does: then it ends, and another port is tried."""
+    for _ in range(5):
+        port = free_port()
+        command = [sys.executable, "-m", "moto.server", "-H", "127.0.0.1", "-p", str(port)]
+        server = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        url = f"http://127.0.0.1:{port}"
+        if until(lambda server=server, url=url: server.poll() is not None or answers(url)) and server.poll() is None:  # type: ignore[misc]
+            return server, url
+        server.kill()
+        server.wait()
+    raise AssertionError("no server has started")
+
+
 def answers(url: str) -> bool:
+    """Whether moto answers, not another server."""
     try:
-        urllib.request.urlopen(f"{url}/moto-api/", timeout=5).close()
+        with urllib.request.urlopen(f"{url}/moto-api/", timeout=5) as answer:
+            return b"moto" in answer.read().lower()
     except OSError:
         return False
-    return True
 
 
 def upload(folder: Path, url: str) -> None:

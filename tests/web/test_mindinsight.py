@@ -167,7 +167,7 @@ def test_b8_flops_are_shown_by_operator_and_by_scope(opened: Any) -> None:
     """2 million a call, four calls in 1 ms."""
     page = opened("new", "flops")
     page.wait_for_function("() => document.querySelector('h1')?.innerText.includes('MFLOP')")
-    assert page.locator("h1").inner_text().replace("\u202f", " ").startswith("8.00 MFLOP in matrix operators, at 8.00 GFLOP/s")
+    assert page.locator("h1").inner_text().replace("\u202f", " ").startswith("8.00 MFLOP in operators, at 8.00 GFLOP/s")
     page = opened("new", "flops", "?view=table")
     assert "Default/net/MatMul-op1" in page.locator("main").inner_text()
     assert page.get_by_text("Sankey").count() and page.get_by_text("Icicle").count()

@@ -128,7 +128,8 @@ def in_memory(trace: Trace) -> Trace | None:
     tables = dict[str, pl.LazyFrame]()
     try:
         for name in _table_names(trace):
-            kept = trace.table(name).select(pl.exclude("args")).collect()
+            # In one piece: Polars 2.1 panics on some groupings of tables in several pieces.
+            kept = trace.table(name).select(pl.exclude("args")).collect().rechunk()
             if schema.invalid_counts(kept.lazy(), name):
                 return None
             tables[name] = _with_args(kept, trace.table(name).select("args")) if "args" in schema.TABLES[name] else kept.lazy()

@@ -178,7 +178,7 @@ class Profiler:
             if not self._recorded and not self._schedule:
                 say("nothing was recorded: analyse() of a profiler that was never started")
         # With keep_slow, a window with slower steps may have displaced others.
-        runs = [window.convert(steps=steps, wait=mode == "sync") for window in windows if window.path.exists()]
+        runs = [window.convert(steps=steps, wait=mode == "sync") for window in windows if not window.is_deleted]
         if self._window_count and not self._in_handler:
             self._announce_recording()
         return runs

@@ -26,7 +26,7 @@ COLUMNS = {
     "device_steps": pl.Int64,  # that shares and rates of the device cover: their device work is completely recorded
     "device_step_ranges": pl.String,  # their numbers, if these are not all steps
     "lost_launches": pl.Int64,  # launch calls of these steps without recorded work: idle time may be work; null without launch calls
-    "launches": pl.Int64,  # launch calls of these steps
+    "launches": pl.Int64,  # launch calls of these steps; null if all have work: which calls launch differs by format
     "compute_share": pl.Float64,  # of the device time in these steps; the four add up to 1
     "communication_share": pl.Float64,  # without computation at the same time
     "copy_share": pl.Float64,  # without either; null if the source has only operators, and the other three add up to 1
@@ -145,7 +145,8 @@ def _device_steps(trace: Trace, steps: pl.DataFrame, recorded: pl.DataFrame) -> 
 def _launches(trace: Trace, steps: pl.DataFrame) -> pl.DataFrame:
     """Launch calls of these steps, and those without recorded work."""
     rows = coverage(trace).steps.join(steps, on=["rank", "step"], how="semi")
-    return rows.group_by("rank").agg(known_sum("launches"), known_sum("lost_launches"))
+    sums = rows.group_by("rank").agg(known_sum("launches"), known_sum("lost_launches"))
+    return sums.with_columns(launches=pl.when(pl.col("lost_launches") > 0).then("launches"))
 
 
 def _device_shares(trace: Trace, steps: pl.DataFrame) -> pl.DataFrame:

@@ -245,6 +245,7 @@ def _record(command: list[str], args: argparse.Namespace) -> int:
         steps=None,
         step_on=None,
         seconds=args.duration,
+        keep_slow=None,
         idle=False,
         out=str(args.output or "data"),
         words=command,

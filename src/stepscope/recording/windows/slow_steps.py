@@ -110,6 +110,7 @@ class SlowSteps:
             return False
         fastest = min(captures, key=lambda kept: kept[0])
         shutil.rmtree(fastest[1].path, ignore_errors=True)
+        fastest[1].is_deleted = True
         self._kept.remove(fastest)
         self._displaced += 1
         return True

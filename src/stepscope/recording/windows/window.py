@@ -56,6 +56,7 @@ class Window:
                 raise UsageError(f"another recording is running: {runtime.window.capture.folder}")
             self.options = options
             self.run: Path | None = None
+            self.is_deleted = False  # after it was kept: other windows have slower steps
             self.steps = 0  # complete ones
             self._marks: list[tuple[int, int]] = []  # number and start of the steps that are not written; the last one is running
             self._pace = captures.Pace()
