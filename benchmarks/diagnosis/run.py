@@ -246,7 +246,7 @@ def _totals(faults: list[Judgement], healthy: list[Judgement]) -> Iterator[str]:
     if errors:
         share, time = _percent(statistics.median(errors)), _percent(statistics.median(times))
         yield f"- gain: median error {share} of the measured share (target: 20 %), over the {len(errors)} cases with both"
-        yield f"- gain in ms: median error {time} of the measured time; a recorded step is longer than an unprofiled one"
+        yield f"- gain in ms: median error {time} of the measured time"
     yield f"- healthy scripts with a high finding: {_of(sum(item.is_alarmed for item in healthy), len(healthy))} (target: none)"
     if failed := [item for item in (*faults, *healthy) if item.error]:
         yield f"- not judged: {', '.join(f'{item.case.name} ({item.error})' for item in failed)}"
