@@ -74,11 +74,11 @@ def main() -> int:
     report = [_heading(args), _startup(args.repeat)]
     print("\n".join(report))
     failed = False
-    for name, trace in traces.items():
-        into_page_cache(trace)
-        with_hta = args.all or trace.stat().st_size < 500e6
-        rows = _peer_rows(peers, trace, args.repeat_peers, with_hta=with_hta) + _our_rows(trace, args.repeat)
-        report.append(_section(name, trace, rows))
+    for name, file in traces.items():
+        into_page_cache(file)
+        with_hta = args.all or file.stat().st_size < 500e6
+        rows = _peer_rows(peers, file, args.repeat_peers, with_hta=with_hta) + _our_rows(file, args.repeat)
+        report.append(_section(name, file, rows))
         print(report[-1])
         for row in rows:
             for one in filter(lambda one: one.code, row.costs):
