@@ -84,7 +84,7 @@ class WindowSequence:
         return is_kept
 
     def slow_summary(self) -> str | None:
-        """With keep_slow: what was kept in all. The next window begins a new recording."""
+        """With keep_slow: how many windows were kept and deleted. The next window begins a new recording."""
         slow_steps, self.slow_steps = self.slow_steps, None
         return slow_steps.summary() if slow_steps is not None else None
 

@@ -1,0 +1,1 @@
+import{b as i}from"./chunk-FPGVNCQT.js";import{ha as r}from"./chunk-ZJFTDLUW.js";var f=r("families");function a(t,o){let l=i(t??""),n=o===null||o===t?"other":i(o);return n!=="other"&&(l==="other"||/fusion|custom.?call/i.test(t??""))?n:l}export{f as a,a as b};

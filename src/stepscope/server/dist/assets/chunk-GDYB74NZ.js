@@ -1,1 +1,0 @@
-import{b as i}from"./chunk-4A6EF67N.js";import{ha as r}from"./chunk-MRQBIYNC.js";var f=r("families");function a(t,o){let l=i(t??""),n=o===null||o===t?"other":i(o);return n!=="other"&&(l==="other"||/fusion|custom.?call/i.test(t??""))?n:l}export{f as a,a as b};

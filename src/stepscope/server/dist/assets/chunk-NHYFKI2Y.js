@@ -1,0 +1,1 @@
+import{b as n}from"./chunk-V4BGC2UU.js";import{Fa as p,da as e,sa as d}from"./chunk-ZJFTDLUW.js";function h({title:t,note:l,of:r,most:o,...m}){let i=a=>e(n,{...m,table:a,label:t,height:o===void 0?void 0:`${Math.min(o,a.rows+1)*28+4}px`});return e(d,{title:t,note:l,flush:!0,children:"waiting"in r?e(p,{of:r,children:i}):i(r)})}export{h as a};

@@ -1,1 +1,0 @@
-import{da as i,fa as a,g as l,h as p,l as r}from"./chunk-MRQBIYNC.js";var e=r(!1);function d(){e.value=!e.value}var t=null;function g(){let[,u]=l(0),o=e.value;p(()=>{!o||t||a(import("./help_content-SHN3JIBJ.js")).then(f=>{t=f.HelpContent,u(s=>s+1)})},[o]);let n=t;return o&&n?i(n,{close:()=>e.value=!1}):null}export{d as a,g as b};
